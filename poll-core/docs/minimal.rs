@@ -1,0 +1,120 @@
+//! A whole backend: `poll(2)`, and nothing that the trait does not ask for.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use poll_core::{Backend, Bell, Event, Mode, RawSource, Ready, Registry, Token};
+
+/// Watches through `poll(2)`, rebuilding its list for every wait.
+#[derive(Debug)]
+pub struct Minimal {
+    sources: Registry<(Ready, Mode)>,
+    list: Vec<libc::pollfd>,
+    bell: Bell,
+}
+
+impl Minimal {
+    /// Makes the backend.
+    pub fn new() -> io::Result<Minimal> {
+        Ok(Minimal { sources: Registry::default(), list: Vec::new(), bell: Bell::new()? })
+    }
+}
+
+impl Backend for Minimal {
+    type Waker = Bell;
+
+    fn waker(&self) -> Bell {
+        self.bell.clone()
+    }
+
+    unsafe fn register(
+        &mut self,
+        token: Token,
+        source: RawSource,
+        interest: Ready,
+        mode: Mode,
+    ) -> io::Result<()> {
+        check(interest, mode)?;
+        self.sources.insert(token, source, (interest, mode)).map(drop)
+    }
+
+    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+        check(interest, mode)?;
+        *self.sources.get_mut(token)? = (interest, mode);
+        Ok(())
+    }
+
+    fn deregister(&mut self, token: Token) -> io::Result<()> {
+        self.sources.remove(token).map(drop)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let (before, started) = (events.len(), Instant::now());
+        loop {
+            let mut left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            if left != Some(Duration::ZERO) && !self.bell.sleep() {
+                left = Some(Duration::ZERO); // Someone has knocked.
+            }
+            // Rounded up: a wait may be late, never early.
+            let ms = left.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as i32);
+            self.list.clear();
+            self.list.push(pollfd(self.bell.source(), Ready::READ));
+            let wanted =
+                self.sources.iter_mut().filter(|(_, _, (interest, _))| !interest.is_empty());
+            self.list.extend(wanted.map(|(_, source, (interest, _))| pollfd(source, *interest)));
+            // SAFETY: pointer and length describe `self.list`, which outlives the call.
+            let n = unsafe { libc::poll(self.list.as_mut_ptr(), self.list.len() as _, ms) };
+            let signalled = n < 0;
+            if signalled && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return Err(io::Error::last_os_error());
+            }
+            let woken = self.bell.wake_up(!signalled && self.list[0].revents != 0);
+            for polled in self.list[1..].iter().filter(|polled| !signalled && polled.revents != 0) {
+                let token =
+                    self.sources.token_of(RawSource::from_fd(polled.fd)).expect("registered");
+                let (interest, mode) = self.sources.get_mut(token)?;
+                let ready = interest.report(seen(polled.revents));
+                if *mode == Mode::Oneshot
+                    || ready.contains(Ready::ERROR) && polled.revents & libc::POLLNVAL != 0
+                {
+                    *interest = Ready::NONE;
+                }
+                events.push(Event::Ready { token, ready });
+            }
+            let over = timeout.is_some_and(|timeout| started.elapsed() >= timeout);
+            if woken || signalled || over || events.len() > before {
+                return Ok(());
+            }
+        }
+    }
+
+    fn after_fork(&mut self) -> io::Result<()> {
+        self.bell.after_fork()
+    }
+}
+
+fn check(interest: Ready, mode: Mode) -> io::Result<()> {
+    if mode == Mode::Edge || interest.contains(Ready::DISCONNECT) {
+        let why = "this backend has no edge mode and does not see DISCONNECT";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(())
+}
+
+const MAP: [(i16, Ready); 6] = [
+    (libc::POLLIN, Ready::READ),
+    (libc::POLLOUT, Ready::WRITE),
+    (libc::POLLPRI, Ready::PRIORITY),
+    (libc::POLLHUP, Ready::HANGUP),
+    (libc::POLLERR, Ready::ERROR),
+    (libc::POLLNVAL, Ready::ERROR),
+];
+
+fn pollfd(source: RawSource, interest: Ready) -> libc::pollfd {
+    let asked = MAP[..3].iter().filter(|(_, ready)| interest.contains(*ready));
+    libc::pollfd { fd: source.fd(), events: asked.map(|(bit, _)| bit).sum(), revents: 0 }
+}
+
+fn seen(revents: i16) -> Ready {
+    MAP.iter().filter(|(bit, _)| revents & bit != 0).map(|(_, ready)| *ready).collect()
+}

@@ -1,0 +1,210 @@
+//! A waker made of `std` sockets, for kernel facilities that have none of their own.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use crate::{Doorbell, RawSource, Wake};
+
+use ends::Ends;
+
+/// Wakes a backend through a socket that it watches beside the caller's sources.
+///
+/// A backend over `poll` or `select` can be woken only by a descriptor becoming
+/// readable. This is that descriptor, the [`Doorbell`] that saves ringing it
+/// while the backend is awake, and the [`Wake`] to hand out: a connected pair of
+/// Unix sockets, or a UDP socket connected to itself on Windows.
+///
+/// ```
+/// use poll_core::{Bell, Wake};
+///
+/// let bell = Bell::new()?;
+/// let waker = bell.clone();
+/// assert!(bell.sleep());
+/// waker.wake()?; // Now `bell.source()` is readable.
+/// assert!(bell.wake_up(true));
+/// assert!(!bell.wake_up(false), "a wake is answered once");
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<Door>);
+
+#[derive(Debug)]
+struct Door {
+    bell: Doorbell,
+    ends: Ends,
+    /// The sockets of this process if it is a forked child: those above are its
+    /// parent's too.
+    child: OnceLock<Box<Door>>,
+}
+
+impl Door {
+    fn new() -> io::Result<Door> {
+        Ok(Door { bell: Doorbell::default(), ends: Ends::new()?, child: OnceLock::new() })
+    }
+
+    /// The door of this process.
+    fn current(&self) -> &Door {
+        let mut door = self;
+        while let Some(child) = door.child.get() {
+            door = child;
+        }
+        door
+    }
+}
+
+impl Bell {
+    /// Makes a bell.
+    ///
+    /// # Errors
+    ///
+    /// Those of making sockets: most likely that the process is out of descriptors.
+    pub fn new() -> io::Result<Bell> {
+        Ok(Bell(Arc::new(Door::new()?)))
+    }
+
+    /// What to watch for [`Ready::READ`](crate::Ready::READ), level-triggered.
+    pub fn source(&self) -> RawSource {
+        self.0.current().ends.source()
+    }
+
+    /// Before blocking; see [`Doorbell::sleep`].
+    #[must_use = "false forbids blocking"]
+    pub fn sleep(&self) -> bool {
+        self.0.current().bell.sleep()
+    }
+
+    /// After the system call; see [`Doorbell::wake_up`]. `rung` says that the
+    /// source was readable, and empties it.
+    pub fn wake_up(&self, rung: bool) -> bool {
+        let door = self.0.current();
+        if rung {
+            door.ends.drain();
+        }
+        door.bell.wake_up()
+    }
+
+    /// In a forked child: takes new sockets, for this bell and all its clones.
+    /// [`Bell::source`] changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bell::new`].
+    pub fn after_fork(&self) -> io::Result<()> {
+        // Only the child's one thread is here, so the cell is certainly empty.
+        let _ = self.0.current().child.set(Box::new(Door::new()?));
+        Ok(())
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self) -> io::Result<()> {
+        let door = self.0.current();
+        if door.bell.knock() { door.ends.ring() } else { Ok(()) }
+    }
+}
+
+/// Would block: the buffer is full of rings, and one is enough.
+fn rung_already(result: io::Result<usize>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+mod ends {
+    use std::io::{self, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use crate::RawSource;
+
+    #[derive(Debug)]
+    pub(super) struct Ends {
+        heard: UnixStream,
+        rung: UnixStream,
+    }
+
+    impl Ends {
+        pub(super) fn new() -> io::Result<Ends> {
+            let (heard, rung) = UnixStream::pair()?;
+            heard.set_nonblocking(true)?;
+            rung.set_nonblocking(true)?;
+            Ok(Ends { heard, rung })
+        }
+
+        pub(super) fn source(&self) -> RawSource {
+            RawSource::of(&self.heard)
+        }
+
+        pub(super) fn ring(&self) -> io::Result<()> {
+            super::rung_already((&self.rung).write(&[1]))
+        }
+
+        pub(super) fn drain(&self) {
+            while matches!((&self.heard).read(&mut [0; 64]), Ok(64)) {}
+        }
+    }
+}
+
+#[cfg(windows)]
+mod ends {
+    use std::io;
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use crate::RawSource;
+
+    #[derive(Debug)]
+    pub(super) struct Ends(UdpSocket);
+
+    impl Ends {
+        pub(super) fn new() -> io::Result<Ends> {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+            socket.connect(socket.local_addr()?)?;
+            socket.set_nonblocking(true)?;
+            Ok(Ends(socket))
+        }
+
+        pub(super) fn source(&self) -> RawSource {
+            RawSource::of(&self.0)
+        }
+
+        pub(super) fn ring(&self) -> io::Result<()> {
+            super::rung_already(self.0.send(&[1]))
+        }
+
+        pub(super) fn drain(&self) {
+            while self.0.recv(&mut [0; 1]).is_ok() {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_rung_many_times_is_drained_at_once() {
+        let bell = Bell::new().unwrap();
+        for _ in 0..1000 {
+            assert!(bell.sleep());
+            bell.wake().unwrap();
+            assert!(bell.wake_up(false), "answered, but not drained");
+        }
+        bell.wake_up(true);
+        assert!(bell.sleep());
+        bell.wake().unwrap();
+        assert!(bell.wake_up(true));
+    }
+
+    #[test]
+    fn a_childs_bell_has_sockets_of_its_own_and_old_clones_follow() {
+        let bell = Bell::new().unwrap();
+        let (clone, before) = (bell.clone(), bell.source());
+        bell.after_fork().unwrap();
+        assert_ne!(bell.source(), before);
+        assert_eq!(clone.source(), bell.source());
+        assert!(bell.sleep());
+        clone.wake().unwrap();
+        assert!(bell.wake_up(true));
+    }
+}

@@ -1,0 +1,209 @@
+//! The registrations of a backend: by token, and each source at most once.
+
+use std::io;
+
+use crate::{RawSource, Table, Token};
+
+/// The registrations of a backend, each a source and the backend's own state.
+///
+/// It answers what the contract asks of every backend (point 7): a token or a
+/// source that is registered already is `AlreadyExists`, an unknown or stale
+/// token is `NotFound`.
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use poll_core::{RawSource, Registry, Token};
+///
+/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// let source = RawSource::of(&socket);
+/// let mut registry = Registry::default();
+/// registry.insert(Token::new(0, 0), source, "state")?;
+///
+/// let twice = registry.insert(Token::new(1, 0), source, "other");
+/// assert_eq!(twice.unwrap_err().kind(), ErrorKind::AlreadyExists);
+/// assert_eq!(registry.token_of(source), Some(Token::new(0, 0)));
+/// assert_eq!(registry.remove(Token::new(0, 0))?, (source, "state"));
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug)]
+pub struct Registry<T> {
+    entries: Table<(RawSource, T)>,
+    by_source: BySource,
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Registry { entries: Table::default(), by_source: BySource::default() }
+    }
+}
+
+impl<T> Registry<T> {
+    /// Adds a registration and lends its state.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the token's index or the source is taken;
+    /// `InvalidInput` if the source cannot be one (a negative descriptor).
+    pub fn insert(&mut self, token: Token, source: RawSource, state: T) -> io::Result<&mut T> {
+        if self.by_source.get(source)?.is_some() {
+            return Err(already_exists("this source is registered already: deregister it first"));
+        }
+        if self.entries.insert(token, (source, state)).is_err() {
+            return Err(already_exists("this token is registered already: deregister it first"));
+        }
+        self.by_source.set(source, Some(token));
+        self.get_mut(token)
+    }
+
+    /// The state of a registration.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the token is unknown or stale.
+    pub fn get_mut(&mut self, token: Token) -> io::Result<&mut T> {
+        self.entry_mut(token).map(|(_, state)| state)
+    }
+
+    /// The source and the state of a registration.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the token is unknown or stale.
+    pub fn entry_mut(&mut self, token: Token) -> io::Result<(RawSource, &mut T)> {
+        let (source, state) = self.entries.get_mut(token).ok_or_else(not_found)?;
+        Ok((*source, state))
+    }
+
+    /// Takes a registration out.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the token is unknown or stale.
+    pub fn remove(&mut self, token: Token) -> io::Result<(RawSource, T)> {
+        let (source, state) = self.entries.remove(token).ok_or_else(not_found)?;
+        self.by_source.set(source, None);
+        Ok((source, state))
+    }
+
+    /// The token that `source` is registered under.
+    pub fn token_of(&self, source: RawSource) -> Option<Token> {
+        self.by_source.get(source).ok().flatten()
+    }
+
+    /// How many sources are registered.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if nothing is registered.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Every registration, by token index.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Token, RawSource, &mut T)> {
+        self.entries.iter_mut().map(|(token, (source, state))| (token, *source, state))
+    }
+}
+
+fn already_exists(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
+}
+
+fn not_found() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "no such registration: the token is unknown or stale")
+}
+
+/// Tokens by descriptor. Descriptors are small and dense: an array.
+#[cfg(unix)]
+#[derive(Debug, Default)]
+struct BySource(Vec<Option<Token>>);
+
+#[cfg(unix)]
+impl BySource {
+    fn get(&self, source: RawSource) -> io::Result<Option<Token>> {
+        let fd = usize::try_from(source.fd()).map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, "a descriptor cannot be negative")
+        })?;
+        Ok(self.0.get(fd).copied().flatten())
+    }
+
+    fn set(&mut self, source: RawSource, token: Option<Token>) {
+        let fd = source.fd() as usize;
+        if fd >= self.0.len() {
+            self.0.resize(fd + 1, None);
+        }
+        self.0[fd] = token;
+    }
+}
+
+/// Tokens by socket or handle. Their values are sparse: a hash map.
+#[cfg(windows)]
+#[derive(Debug, Default)]
+struct BySource(std::collections::HashMap<RawSource, Token>);
+
+#[cfg(windows)]
+impl BySource {
+    fn get(&self, source: RawSource) -> io::Result<Option<Token>> {
+        Ok(self.0.get(&source).copied())
+    }
+
+    fn set(&mut self, source: RawSource, token: Option<Token>) {
+        match token {
+            Some(token) => self.0.insert(source, token),
+            None => self.0.remove(&source),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    fn source(number: i32) -> RawSource {
+        RawSource::from_fd(number)
+    }
+
+    #[cfg(windows)]
+    fn source(number: u64) -> RawSource {
+        RawSource::from_socket(number)
+    }
+
+    #[test]
+    fn a_refused_registration_changes_nothing() {
+        let mut registry = Registry::default();
+        registry.insert(Token::new(0, 0), source(8), 'a').unwrap();
+
+        let same_source = registry.insert(Token::new(1, 0), source(8), 'b').unwrap_err();
+        assert_eq!(same_source.kind(), io::ErrorKind::AlreadyExists);
+        let same_token = registry.insert(Token::new(0, 3), source(12), 'c').unwrap_err();
+        assert_eq!(same_token.kind(), io::ErrorKind::AlreadyExists);
+
+        assert_eq!(registry.len(), 1);
+        assert_eq!(registry.token_of(source(12)), None);
+        assert_eq!(*registry.get_mut(Token::new(0, 0)).unwrap(), 'a');
+    }
+
+    #[test]
+    fn a_removed_source_is_free_at_once() {
+        let mut registry = Registry::default();
+        let token = Token::new(0, 0);
+        registry.insert(token, source(8), 'a').unwrap();
+        assert_eq!(registry.remove(token).unwrap(), (source(8), 'a'));
+        assert_eq!(registry.remove(token).unwrap_err().kind(), io::ErrorKind::NotFound);
+        registry.insert(token.next(), source(8), 'b').unwrap();
+        assert_eq!(registry.token_of(source(8)), Some(token.next()));
+        assert!(registry.get_mut(token).is_err());
+        assert_eq!(registry.iter_mut().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_negative_descriptor_is_invalid() {
+        let mut registry = Registry::default();
+        let error = registry.insert(Token::new(0, 0), source(-1), ()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(registry.is_empty());
+    }
+}

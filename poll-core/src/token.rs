@@ -1,0 +1,85 @@
+//! Names for registrations and for operations in flight.
+
+use std::fmt;
+
+/// Names one registration, or one operation in flight. Chosen by the caller.
+///
+/// The index is small and dense, so that a backend can keep its state in a
+/// `Vec` (see [`Table`](crate::Table)). The generation tells a reused index
+/// from its predecessor: a caller that frees an index and uses it again takes
+/// [`Token::next`], and whoever still holds the old token is told `NotFound`.
+///
+/// Registrations and operations are two name spaces: one token may name a
+/// registration and, at the same time, an operation.
+///
+/// ```
+/// use poll_core::Token;
+///
+/// let first = Token::new(7, 0);
+/// let second = first.next();
+/// assert_eq!(second.index(), first.index());
+/// assert_ne!(second, first);
+/// assert_eq!(Token::from_u64(second.to_u64()), second);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(u64);
+
+impl Token {
+    /// The largest generation: 31 bits, so that bit 63 of the packed form stays free.
+    pub const MAX_GENERATION: u32 = 0x7fff_ffff;
+
+    /// A token for slot `index`. Only the low 31 bits of `generation` count.
+    pub const fn new(index: u32, generation: u32) -> Token {
+        Token(((generation & Self::MAX_GENERATION) as u64) << 32 | index as u64)
+    }
+
+    /// The dense slot number.
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// How often the slot had been reused when this token was made, modulo 2³¹.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The token for the next use of the same slot.
+    pub const fn next(self) -> Token {
+        Token::new(self.index(), self.generation().wrapping_add(1))
+    }
+
+    /// Packs the token into kernel user data. Bit 63 is always clear: a backend
+    /// may use it to mark entries of its own.
+    pub const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// Reverses [`Token::to_u64`], ignoring bit 63.
+    pub const fn from_u64(bits: u64) -> Token {
+        Token(bits & !(1 << 63))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}.{})", self.index(), self.generation())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packed_form_leaves_bit_63_free() {
+        let token = Token::new(u32::MAX, u32::MAX);
+        assert_eq!(token.to_u64() >> 63, 0);
+        assert_eq!(Token::from_u64(token.to_u64() | 1 << 63), token);
+    }
+
+    #[test]
+    fn generations_wrap_around() {
+        let last = Token::new(3, Token::MAX_GENERATION);
+        assert_eq!(last.next(), Token::new(3, 0));
+    }
+}
