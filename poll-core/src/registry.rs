@@ -114,10 +114,18 @@ fn not_found() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no such registration: the token is unknown or stale")
 }
 
-/// Tokens by descriptor. Descriptors are small and dense: an array.
+/// Tokens by descriptor. Descriptors are small and dense: an array. The few that
+/// are not (a caller's mistake, or `dup2`) must not blow it up.
 #[cfg(unix)]
 #[derive(Debug, Default)]
-struct BySource(Vec<Option<Token>>);
+struct BySource {
+    dense: Vec<Option<Token>>,
+    high: std::collections::HashMap<usize, Token>,
+}
+
+/// Linux gives a process no more descriptors than this unless told to (`fs.nr_open`).
+#[cfg(unix)]
+const DENSE: usize = 1 << 20;
 
 #[cfg(unix)]
 impl BySource {
@@ -125,15 +133,24 @@ impl BySource {
         let fd = usize::try_from(source.fd()).map_err(|_| {
             io::Error::new(io::ErrorKind::InvalidInput, "a descriptor cannot be negative")
         })?;
-        Ok(self.0.get(fd).copied().flatten())
+        if fd >= DENSE {
+            return Ok(self.high.get(&fd).copied());
+        }
+        Ok(self.dense.get(fd).copied().flatten())
     }
 
     fn set(&mut self, source: RawSource, token: Option<Token>) {
         let fd = source.fd() as usize;
-        if fd >= self.0.len() {
-            self.0.resize(fd + 1, None);
+        match token {
+            Some(token) if fd >= DENSE => drop(self.high.insert(fd, token)),
+            None if fd >= DENSE => drop(self.high.remove(&fd)),
+            _ => {
+                if fd >= self.dense.len() {
+                    self.dense.resize(fd + 1, None);
+                }
+                self.dense[fd] = token;
+            }
         }
-        self.0[fd] = token;
     }
 }
 
@@ -205,5 +222,17 @@ mod tests {
         let error = registry.insert(Token::new(0, 0), source(-1), ()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(registry.is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_absurd_descriptor_costs_no_memory() {
+        let mut registry = Registry::default();
+        let (token, absurd) = (Token::new(0, 0), source(i32::MAX));
+        registry.insert(token, absurd, ()).unwrap();
+        assert_eq!(registry.token_of(absurd), Some(token));
+        assert_eq!(registry.by_source.dense.len(), 0);
+        registry.remove(token).unwrap();
+        assert_eq!(registry.token_of(absurd), None);
     }
 }
