@@ -1,0 +1,137 @@
+//! The cases, a module for each point of poll-core's contract.
+
+pub mod changes;
+pub mod conditions;
+pub mod deregister;
+pub mod memory;
+pub mod mistakes;
+pub mod modes;
+pub mod operations;
+pub mod scale;
+pub mod silence;
+pub mod surroundings;
+pub mod timeouts;
+pub mod wakes;
+
+/// The one list of all cases: `point group: case…;`. Calls the macro `$then` of
+/// this crate with `$args` and the list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __list_of_cases {
+    ($then:ident $(, $args:expr)*) => {
+        $crate::$then! { $($args),*;
+            1 changes:
+                register_reaches_the_next_wait
+                modify_reaches_the_next_wait
+                the_last_of_many_changes_counts
+                many_changes_cost_one_call
+                unchanged_sources_cost_nothing
+                a_failed_register_changes_nothing
+                a_failed_modify_changes_nothing;
+            2 deregister:
+                silences_at_once
+                frees_the_number_for_reuse
+                forgets_the_rest_of_a_batch
+                forgets_changes_not_yet_flushed
+                ignores_other_descriptors_of_the_file
+                works_on_silent_and_spent_sources
+                twice_is_not_found;
+            3 modes:
+                level_repeats_while_it_holds
+                level_ends_with_the_condition
+                oneshot_reports_once
+                oneshot_sleeps_as_a_whole
+                modify_rearms_a_spent_oneshot
+                edge_reports_news_only
+                modify_rearms_an_edge
+                modes_can_change
+                a_missing_edge_is_said_at_once;
+            4 silence:
+                from_the_start
+                by_modify
+                covers_hangup_and_error
+                ends_with_an_interest
+                does_not_end_a_wait;
+            5 timeouts:
+                zero_does_not_wait
+                none_waits_for_ever
+                are_never_early
+                are_not_absurdly_late
+                may_be_huge
+                give_way_to_events
+                survive_unreported_events
+                end_at_a_signal;
+            6 wakes:
+                before_a_wait
+                during_a_wait
+                between_waits
+                from_many_threads
+                coalesce
+                come_with_events
+                none_is_lost
+                after_the_backend_is_gone
+                from_a_signal_handler
+                cost_nothing_while_awake;
+            7 mistakes:
+                a_token_twice
+                a_source_twice
+                an_unknown_token
+                a_stale_token
+                a_closed_descriptor
+                a_descriptor_closed_while_watched
+                an_impossible_descriptor
+                a_regular_file;
+            8 operations:
+                end_exactly_once
+                never_complete_inline
+                fail_with_the_error
+                end_when_cancelled
+                end_when_the_peer_goes
+                run_beside_readiness
+                are_refused_if_unsupported
+                one_token_one_operation
+                cancelling_nothing_is_not_found;
+            9 memory:
+                is_filled_and_handed_back
+                is_sent_as_it_was
+                is_free_after_a_drop
+                is_provided_and_recycled
+                exhausted_groups_say_so
+                groups_are_refused_if_unsupported;
+            10 conditions:
+                data_is_readable
+                room_is_writable
+                a_full_peer_is_not_writable
+                a_connection_makes_its_listener_readable
+                a_made_connection_is_writable
+                a_refused_connection_is_writable
+                end_of_file_is_readable
+                disconnect_shows_behind_unread_data
+                a_reset_is_readable_and_writable
+                a_hung_up_pipe_is_readable
+                a_pipe_without_readers_is_writable
+                urgent_data_is_priority
+                urgent_data_is_silent_unasked
+                datagrams_are_readable
+                both_directions_come_in_one_event;
+            11 scale:
+                eleven_hundred_sources
+                ten_thousand_sources
+                changes_take_linear_time
+                more_events_than_a_batch
+                busy_sources_starve_nobody
+                high_descriptor_numbers
+                sparse_tokens;
+            12 surroundings:
+                made_here_used_there
+                two_backends_watch_one_source
+                nested_in_another_poller
+                a_wake_shows_in_another_poller
+                a_forked_child_carries_on
+                a_parent_survives_its_child
+                no_descriptor_is_left_behind
+                time_only_goes_forward
+                out_of_descriptors_is_an_error;
+        }
+    };
+}

@@ -1,0 +1,120 @@
+//! A forked child that runs a part of a case.
+//!
+//! The child has every descriptor of this process until it ends, those of other
+//! cases included: cases that fork run alone.
+
+use std::cell::Cell;
+use std::io::{self, PipeReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use crate::{Skip, Verdict};
+
+/// A child process, killed and reaped when dropped.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: libc::pid_t,
+    /// What the child says at its end.
+    verdict: PipeReader,
+}
+
+impl Child {
+    /// Forks a child that runs `body` and exits.
+    pub(crate) fn fork(body: impl FnOnce() -> Verdict) -> Child {
+        silence_children();
+        let (verdict, says) = io::pipe().expect("a pipe to the child");
+        // SAFETY: other threads may hold locks that the child will find locked
+        // for ever. It takes those of the allocator, which fork itself cares for;
+        // its panics are caught below and print nothing.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", io::Error::last_os_error()),
+            0 => {
+                drop(verdict);
+                run(body, says)
+            }
+            pid => Child { pid, verdict },
+        }
+    }
+
+    /// Waits for the child's verdict.
+    ///
+    /// # Panics
+    ///
+    /// With the child's message if it failed, or if it does not end in `limit`.
+    pub(crate) fn join(mut self, limit: Duration) -> Verdict {
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.try_wait() {
+                break status;
+            }
+            assert!(started.elapsed() < limit, "the child hangs: not over after {limit:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        let mut said = Vec::new();
+        let _ = self.verdict.read_to_end(&mut said);
+        let text = |said: &[u8]| String::from_utf8_lossy(said).into_owned();
+        match said.split_first() {
+            Some((b'P', _)) => Ok(()),
+            Some((b'S', reason)) => Err(Skip::because(text(reason))),
+            Some((_, message)) => panic!("in the child: {}", text(message)),
+            None if libc::WIFSIGNALED(status) => {
+                panic!("the child was killed by signal {}", libc::WTERMSIG(status))
+            }
+            None => panic!("the child ended without a verdict, status {status}"),
+        }
+    }
+
+    /// The status, if the child is over; it is reaped then.
+    fn try_wait(&mut self) -> Option<libc::c_int> {
+        let mut status = 0;
+        // SAFETY: the pid is our child's, not reaped yet, and `status` takes the answer.
+        let reaped = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) };
+        if reaped != self.pid {
+            return None;
+        }
+        self.pid = 0;
+        Some(status)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.pid != 0 {
+            // SAFETY: the pid is our child's and not reaped: nobody else has it.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            // SAFETY: as above; the status is not wanted.
+            unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        }
+    }
+}
+
+fn run(body: impl FnOnce() -> Verdict, mut says: impl Write) -> ! {
+    IN_CHILD.set(true);
+    let (kind, text) = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => (b'P', String::new()),
+        Ok(Err(skip)) => (b'S', skip.reason().into()),
+        Err(panic) => (b'F', crate::run::message(&*panic)),
+    };
+    let _ = says.write_all(&[&[kind], text.as_bytes()].concat());
+    // SAFETY: it has no preconditions; what `exit` would run belongs to the parent.
+    unsafe { libc::_exit(libc::c_int::from(kind == b'F')) }
+}
+
+thread_local! {
+    static IN_CHILD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics in a child go to its parent. Printing them could hang: another thread
+/// may have held the lock of the standard error stream during the fork.
+fn silence_children() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IN_CHILD.get() {
+                print(info);
+            }
+        }));
+    });
+}

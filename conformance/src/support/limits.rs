@@ -1,0 +1,133 @@
+//! How many descriptors this process has and may have.
+
+use crate::Skip;
+
+/// What the harness, the standard streams and other cases may need besides.
+const SPARE: u64 = 128;
+
+#[cfg(unix)]
+pub(crate) use unix::*;
+#[cfg(windows)]
+pub(crate) use windows::*;
+
+#[cfg(unix)]
+mod unix {
+    use std::io;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    use super::*;
+
+    /// Makes sure that `count` descriptors can be open, raising the limit if need be.
+    pub(crate) fn need_descriptors(count: u64) -> Result<(), Skip> {
+        let mut limit = get();
+        let needed = (count + SPARE) as libc::rlim_t;
+        if limit.rlim_cur >= needed {
+            return Ok(());
+        }
+        limit.rlim_cur = needed;
+        if limit.rlim_max < needed {
+            // Only the superuser may do this.
+            limit.rlim_max = needed;
+        }
+        set(&limit).map_err(|_| {
+            let hard = get().rlim_max;
+            Skip::because(format!("needs {needed} descriptors, and the hard limit is {hard}"))
+        })
+    }
+
+    /// How many descriptors this process has open.
+    pub(crate) fn open_descriptors() -> Result<usize, Skip> {
+        if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {
+            // One of them is the directory itself.
+            return Ok(entries.count() - 1);
+        }
+        let highest = get().rlim_cur.min(1 << 16) as libc::c_int;
+        // SAFETY: asking for the flags of any number is harmless.
+        let is_open = |fd: &libc::c_int| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0;
+        Ok((0..highest).filter(is_open).count())
+    }
+
+    /// A duplicate of `source` whose number is `at_least` or more.
+    pub(crate) fn high_descriptor(
+        source: &impl AsRawFd,
+        at_least: libc::c_int,
+    ) -> Result<OwnedFd, Skip> {
+        need_descriptors(at_least as u64)?;
+        // SAFETY: the source is open, and the call takes no pointer.
+        let fd = unsafe { libc::fcntl(source.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at_least) };
+        assert!(fd >= 0, "F_DUPFD_CLOEXEC: {}", io::Error::last_os_error());
+        // SAFETY: `fd` was just made and belongs to nobody else.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Runs `body` while no descriptor can be opened. For cases that run alone.
+    pub(crate) fn without_descriptors<R>(body: impl FnOnce() -> R) -> Result<R, Skip> {
+        struct Restore(libc::rlimit);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                let _ = set(&self.0);
+            }
+        }
+        // All numbers below the lowest free one are taken: that is the limit to set.
+        let lowest_free = io::stdin().as_raw_fd();
+        // SAFETY: duplicating a number is harmless, open or not.
+        let probe = unsafe { libc::fcntl(lowest_free, libc::F_DUPFD_CLOEXEC, 0) };
+        if probe < 0 {
+            return Err(Skip::because("standard input is closed"));
+        }
+        // SAFETY: `probe` was just made and belongs to nobody else.
+        drop(unsafe { OwnedFd::from_raw_fd(probe) });
+        let before = get();
+        let restore = Restore(before);
+        set(&libc::rlimit { rlim_cur: probe as libc::rlim_t, ..before })
+            .map_err(|error| Skip::because(format!("the limit cannot be lowered: {error}")))?;
+        let result = body();
+        drop(restore);
+        Ok(result)
+    }
+
+    fn get() -> libc::rlimit {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: `limit` is a valid place for the answer.
+        let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+        assert_eq!(result, 0, "getrlimit: {}", io::Error::last_os_error());
+        limit
+    }
+
+    fn set(limit: &libc::rlimit) -> io::Result<()> {
+        // SAFETY: `limit` is a valid limit, only read.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
+
+    use super::*;
+
+    /// Windows limits handles by memory only.
+    pub(crate) fn need_descriptors(_count: u64) -> Result<(), Skip> {
+        Ok(())
+    }
+
+    /// How many handles this process has open.
+    pub(crate) fn open_descriptors() -> Result<usize, Skip> {
+        let mut count = 0;
+        // SAFETY: it has no preconditions.
+        let process = unsafe { GetCurrentProcess() };
+        // SAFETY: the pseudo-handle is always valid, and `count` takes the answer.
+        match unsafe { GetProcessHandleCount(process, &mut count) } {
+            0 => Err(Skip::because("this system does not count handles")),
+            _ => Ok(count as usize),
+        }
+    }
+
+    /// There is no limit to reach.
+    pub(crate) fn without_descriptors<R>(_body: impl FnOnce() -> R) -> Result<R, Skip> {
+        Err(Skip::because("Windows has no limit on handles to reach"))
+    }
+}

@@ -1,0 +1,105 @@
+//! Signals sent to one thread: to interrupt its system call, or to run code in a handler.
+
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, Once};
+use std::{io, ptr};
+
+/// Interrupts a system call and does nothing else.
+const INTERRUPT: libc::c_int = libc::SIGUSR1;
+/// Runs what [`Handler::new`] was given.
+const CALL: libc::c_int = libc::SIGUSR2;
+
+/// A thread that signals can be sent to. It must be running.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thread(libc::pthread_t);
+
+// SAFETY: `pthread_kill` may be called from any thread.
+unsafe impl Send for Thread {}
+// SAFETY: as above.
+unsafe impl Sync for Thread {}
+
+impl Thread {
+    /// The calling thread, with a handler installed for [`Thread::interrupt`].
+    pub(crate) fn current() -> Thread {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| install(INTERRUPT, do_nothing));
+        // SAFETY: it has no preconditions.
+        Thread(unsafe { libc::pthread_self() })
+    }
+
+    /// Makes the thread's system call return `EINTR`.
+    pub(crate) fn interrupt(self) {
+        self.send(INTERRUPT);
+    }
+
+    /// Makes the thread run the function of the current [`Handler`].
+    pub(crate) fn call_handler(self) {
+        self.send(CALL);
+    }
+
+    fn send(self, signal: libc::c_int) {
+        // SAFETY: cases send signals only to threads that they have not joined yet.
+        let error = unsafe { libc::pthread_kill(self.0, signal) };
+        assert_eq!(error, 0, "pthread_kill: {}", io::Error::from_raw_os_error(error));
+    }
+}
+
+type Function = Box<dyn Fn() + Sync>;
+
+static FUNCTION: AtomicPtr<Function> = AtomicPtr::new(ptr::null_mut());
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A function that runs in a signal handler, of whichever thread
+/// [`Thread::call_handler`] names. There is one at a time.
+pub(crate) struct Handler {
+    function: *mut Function,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Handler {
+    /// Runs `function`, which must be async-signal-safe, at each [`Thread::call_handler`].
+    pub(crate) fn new(function: impl Fn() + Sync + 'static) -> Handler {
+        let _only = ONE_AT_A_TIME.lock().unwrap_or_else(|poison| poison.into_inner());
+        CALLS.store(0, Ordering::SeqCst);
+        let function: *mut Function = Box::into_raw(Box::new(Box::new(function)));
+        FUNCTION.store(function, Ordering::SeqCst);
+        install(CALL, call_function);
+        Handler { function, _only }
+    }
+
+    /// How often the function has returned.
+    pub(crate) fn calls(&self) -> usize {
+        CALLS.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        FUNCTION.store(ptr::null_mut(), Ordering::SeqCst);
+        // A handler may be running on another thread at this very moment, so the
+        // function is not freed: a few bytes, in a test.
+        let _ = self.function;
+    }
+}
+
+extern "C" fn do_nothing(_: libc::c_int) {}
+
+extern "C" fn call_function(_: libc::c_int) {
+    let function = FUNCTION.load(Ordering::SeqCst);
+    // SAFETY: it is null or a function that is never freed.
+    if let Some(function) = unsafe { function.as_ref() } {
+        function();
+        CALLS.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Installs a handler without `SA_RESTART`: interrupted calls return `EINTR`.
+fn install(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
+    // SAFETY: all zeros is a valid `sigaction`: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as *const () as libc::sighandler_t;
+    // SAFETY: `action` is valid, and its handler is async-signal-safe.
+    let result = unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+    assert_eq!(result, 0, "sigaction: {}", io::Error::last_os_error());
+}

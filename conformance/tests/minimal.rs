@@ -1,0 +1,9 @@
+//! The backend in poll-core's documentation passes the suite.
+#![cfg(unix)]
+
+#[path = "../../poll-core/docs/minimal.rs"]
+mod documented;
+
+use documented::Minimal;
+
+conformance::suite!(minimal, || Minimal::new());
