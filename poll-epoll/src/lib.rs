@@ -1,0 +1,369 @@
+//! A [backend](poll_core::Backend) over Linux's `epoll(7)`.
+//!
+#![cfg_attr(any(target_os = "linux", target_os = "android"), doc = "```")]
+#![cfg_attr(not(any(target_os = "linux", target_os = "android")), doc = "```ignore")]
+//! use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+//! use poll_epoll::Epoll;
+//!
+//! let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+//! socket.send_to(b"hello", socket.local_addr()?)?;
+//!
+//! let (mut epoll, mut events) = (Epoll::new()?, Vec::new());
+//! let token = Token::new(0, 0);
+//! // SAFETY: `socket` outlives `epoll`'s interest in it.
+//! unsafe { epoll.register(token, RawSource::of(&socket), Ready::READ, Mode::Level) }?;
+//! epoll.wait(None, &mut events)?;
+//! assert_eq!(events, [Event::Ready { token, ready: Ready::READ }]);
+//! epoll.deregister(token)?;
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! # How it works
+//!
+//! - `register` adds the descriptor at once: what epoll cannot watch, such as a
+//!   regular file (`EPERM`), is an error there. An interest of `NONE` is only noted.
+//! - `modify` is only noted. The next `wait` makes one `epoll_ctl` for each source
+//!   that now wants something else than the kernel was told, and none for the others.
+//! - Silence is lazy: `modify` to `NONE` costs nothing until the kernel reports the
+//!   source for the first time. That report is swallowed and the descriptor deleted
+//!   from the set. Until then, going back to the old interest costs nothing either.
+//! - `deregister` deletes the descriptor at once, as a duplicate of it would keep
+//!   the registration alive in the kernel.
+//! - `wait` is one `epoll_wait`, or `epoll_pwait2` for a timeout with nanoseconds.
+//!   It reports up to 1,024 sources; the kernel puts those that were reported
+//!   behind the others, so none starves.
+//! - A wake writes to an `eventfd(2)` if the backend sleeps, and only sets a flag if not.
+//! - `raw_fd` is the epoll descriptor: an epoll instance can be watched like a source.
+//! - `after_fork` gives the child a new instance and a new eventfd under the old
+//!   numbers; all sources are added again at its next `wait`.
+//!
+//! Nothing is emulated: all [modes](poll_core::Mode) and [conditions](poll_core::Ready)
+//! are the kernel's own. There are no [operations](poll_core::Op).
+//!
+//! | `epoll_event.events` | `Ready` |
+//! |---|---|
+//! | `EPOLLIN` | `READ` |
+//! | `EPOLLOUT` | `WRITE` |
+//! | `EPOLLPRI` | `PRIORITY` |
+//! | `EPOLLRDHUP` | `DISCONNECT`, if asked for |
+//! | `EPOLLHUP` | `HANGUP`, and what was asked for of `READ` and `WRITE` |
+//! | `EPOLLERR` | `ERROR`, and what was asked for of `READ` and `WRITE` |
+//!
+//! # Platforms
+//!
+//! Linux and Android; elsewhere this crate is empty. Before Linux 5.11, on Android
+//! and under filters that deny `epoll_pwait2`, timeouts are rounded up to
+//! milliseconds.
+#![cfg(any(target_os = "linux", target_os = "android"))]
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
+use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
+use poll_core::{Backend, Event, Mode, RawSource, Ready, Registry, Token};
+
+mod instance;
+mod waker;
+
+use instance::Instance;
+pub use waker::Waker;
+
+/// How many sources one `wait` reports at the most: 12 KiB of events.
+const BATCH: usize = 1024;
+
+/// The waker's eventfd in the kernel's reports. No token has bit 63.
+const BELL: u64 = 1 << 63;
+
+/// Watches sources through `epoll(7)`; see the [crate's page](crate).
+pub struct Epoll {
+    instance: Instance,
+    waker: Waker,
+    sources: Registry<Source>,
+    /// Sources that were modified since the last flush, each once, and perhaps
+    /// some that are gone.
+    changed: Vec<Token>,
+    /// What the last system call reported; kept to reuse its memory.
+    ready: Vec<libc::epoll_event>,
+    /// `raw_fd` was given out: another poller may watch this very instance.
+    shown: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Source {
+    /// What the caller asks for, in epoll's bits; 0 while the source is to be silent.
+    wanted: u32,
+    armed: Armed,
+    /// It is in `changed`.
+    queued: bool,
+}
+
+/// What the kernel was last told about a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Armed {
+    /// Nothing: the descriptor is not in the set.
+    Absent,
+    /// To watch for these bits.
+    For(u32),
+    /// To watch once, which it has done: the descriptor is in the set, asleep.
+    Spent,
+}
+
+impl Epoll {
+    /// Makes an epoll instance and an eventfd to wake it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if a filter denies epoll; else most likely that the process
+    /// is out of descriptors.
+    pub fn new() -> io::Result<Epoll> {
+        let (instance, waker) = (Instance::new()?, Waker::new()?);
+        watch_bell(&instance, &waker)?;
+        Ok(Epoll {
+            instance,
+            waker,
+            sources: Registry::default(),
+            changed: Vec::new(),
+            ready: Vec::with_capacity(BATCH),
+            shown: Cell::new(false),
+        })
+    }
+}
+
+impl Backend for Epoll {
+    type Waker = Waker;
+
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    unsafe fn register(
+        &mut self,
+        token: Token,
+        source: RawSource,
+        interest: Ready,
+        mode: Mode,
+    ) -> io::Result<()> {
+        let wanted = to_epoll(interest, mode);
+        let asleep = Source { wanted, armed: Armed::Absent, queued: false };
+        let state = self.sources.insert(token, source, asleep)?;
+        let Some(op) = change(state.armed, wanted) else { return Ok(()) };
+        match self.instance.ctl(op, source.fd(), wanted, token.to_u64()) {
+            Ok(()) => state.armed = Armed::For(wanted),
+            Err(error) => {
+                self.sources.remove(token)?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+        let state = self.sources.get_mut(token)?;
+        state.wanted = to_epoll(interest, mode);
+        if !state.queued {
+            state.queued = true;
+            self.changed.push(token);
+        }
+        Ok(())
+    }
+
+    fn deregister(&mut self, token: Token) -> io::Result<()> {
+        let (source, state) = self.sources.remove(token)?;
+        if state.armed != Armed::Absent {
+            // It fails only if the caller has closed the descriptor too early.
+            let _ = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let before = events.len();
+        let clock = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let mut left = timeout;
+        loop {
+            self.flush(events);
+            // What is known already is not waited for, nor is anything after a knock.
+            if left != Some(Duration::ZERO) && (events.len() > before || !self.waker.bell().sleep())
+            {
+                left = Some(Duration::ZERO);
+            }
+            let result = self.instance.wait(left, &mut self.ready);
+            let woken = self.waker.bell().wake_up();
+            let signalled = match result {
+                Ok(()) => false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+                Err(error) => return Err(error),
+            };
+            self.collect(events);
+            if woken || signalled || events.len() > before {
+                return Ok(());
+            }
+            // All that came was a late ring or from silent sources, or the time is over.
+            left = match (timeout, clock) {
+                (Some(timeout), Some(started)) => Some(timeout.saturating_sub(started.elapsed())),
+                (timeout, _) => timeout,
+            };
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn raw_fd(&self) -> Option<RawSource> {
+        self.shown.set(true);
+        if self.waker.bell().watch() {
+            // The eventfd is never full, and the knock itself is noted anyway.
+            let _ = self.waker.ring();
+        }
+        Some(RawSource::from_fd(self.instance.fd()))
+    }
+
+    fn after_fork(&mut self) -> io::Result<()> {
+        // The old instance is the parent's too: it is left without a word.
+        self.waker.after_fork()?;
+        self.renew()
+    }
+}
+
+impl Epoll {
+    /// Tells the kernel what has changed, in one system call a source at most.
+    fn flush(&mut self, events: &mut Vec<Event>) {
+        for token in self.changed.drain(..) {
+            let Ok((source, state)) = self.sources.entry_mut(token) else { continue };
+            state.queued = false;
+            let Some(op) = change(state.armed, state.wanted) else { continue };
+            match self.instance.ctl(op, source.fd(), state.wanted, token.to_u64()) {
+                Ok(()) => state.armed = Armed::For(state.wanted),
+                Err(_) => {
+                    (state.wanted, state.armed) = (0, Armed::Absent);
+                    events.push(Event::Ready { token, ready: Ready::ERROR });
+                }
+            }
+        }
+    }
+
+    /// Turns what the kernel has reported into events.
+    fn collect(&mut self, events: &mut Vec<Event>) {
+        let mut orphaned = false;
+        for event in self.ready.drain(..) {
+            if event.u64 == BELL {
+                continue; // The doorbell says whether that was a wake.
+            }
+            let token = Token::from_u64(event.u64);
+            let Ok((source, state)) = self.sources.entry_mut(token) else {
+                orphaned = true;
+                continue;
+            };
+            let spent = matches!(state.armed, Armed::For(bits) if bits & bit(EPOLLONESHOT) != 0);
+            if state.wanted != 0 {
+                let ready = to_ready(state.wanted).report(to_ready(event.events));
+                events.push(Event::Ready { token, ready });
+            } else if !spent {
+                let deleted = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
+                orphaned |= deleted.is_err();
+                state.armed = Armed::Absent;
+            }
+            if spent {
+                (state.wanted, state.armed) = (0, Armed::Spent);
+            }
+        }
+        if orphaned && !self.shown.get() {
+            // If it fails, the next report of an orphan tries again.
+            let _ = self.renew();
+        }
+    }
+
+    /// Takes a new instance, which the next flush fills, under the old number.
+    ///
+    /// A forked child needs one, and so does who has an orphan: a descriptor that
+    /// was closed while watched stays in the set for as long as a duplicate of it
+    /// is open anywhere, and can no longer be named to be deleted.
+    fn renew(&mut self) -> io::Result<()> {
+        let instance = Instance::new()?;
+        watch_bell(&instance, &self.waker)?;
+        self.instance.become_copy_of(&instance)?;
+        self.changed.clear();
+        for (token, _, state) in self.sources.iter_mut() {
+            (state.armed, state.queued) = (Armed::Absent, true);
+            self.changed.push(token);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Epoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Epoll")
+            .field("instance", &self.instance)
+            .field("waker", &self.waker)
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn watch_bell(instance: &Instance, waker: &Waker) -> io::Result<()> {
+    instance.ctl(EPOLL_CTL_ADD, waker.fd(), bit(EPOLLIN) | bit(EPOLLET), BELL)
+}
+
+/// Which `epoll_ctl` makes the kernel watch for `wanted`, if any is needed.
+///
+/// ```text
+///    armed ╲ wanted │ nothing  │ the same            │ something else
+///   ────────────────┼──────────┼─────────────────────┼────────────────
+///    Absent         │    -     │         ADD         │      ADD
+///    For(bits)      │  - lazy  │  - ; with EPOLLET:  │      MOD
+///                   │          │         MOD         │
+///    Spent          │    -     │         MOD         │      MOD
+/// ```
+///
+/// A `MOD` makes the kernel look again, and report an edge that was reported
+/// before. With the same bits in the other modes it would look anyway.
+fn change(armed: Armed, wanted: u32) -> Option<c_int> {
+    match armed {
+        _ if wanted == 0 => None,
+        Armed::Absent => Some(EPOLL_CTL_ADD),
+        Armed::For(bits) if bits == wanted && bits & bit(EPOLLET) == 0 => None,
+        Armed::For(_) | Armed::Spent => Some(EPOLL_CTL_MOD),
+    }
+}
+
+const FLAGS: [(c_int, Ready); 6] = [
+    (EPOLLIN, Ready::READ),
+    (EPOLLOUT, Ready::WRITE),
+    (EPOLLPRI, Ready::PRIORITY),
+    (EPOLLRDHUP, Ready::DISCONNECT),
+    (EPOLLHUP, Ready::HANGUP),
+    (EPOLLERR, Ready::ERROR),
+];
+
+/// libc's flags are signed, the kernel's words are not.
+const fn bit(flag: c_int) -> u32 {
+    flag as u32
+}
+
+/// What to tell the kernel; 0 if there is nothing to watch for.
+fn to_epoll(interest: Ready, mode: Mode) -> u32 {
+    let interest = interest & Ready::INTEREST;
+    if interest.is_empty() {
+        return 0;
+    }
+    let mode = match mode {
+        Mode::Level => 0,
+        Mode::Oneshot => EPOLLONESHOT,
+        Mode::Edge => EPOLLET,
+    };
+    let asked = FLAGS.iter().filter(|(_, ready)| interest.contains(*ready));
+    asked.fold(bit(mode), |bits, (flag, _)| bits | bit(*flag))
+}
+
+/// What the kernel's bits mean, apart from the mode.
+fn to_ready(bits: u32) -> Ready {
+    FLAGS.iter().filter(|(flag, _)| bits & bit(*flag) != 0).map(|(_, ready)| *ready).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What is epoll's own; the rest is the conformance suite's.
+
+use std::fs;
+use std::io::Write;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use poll_core::Wake;
+
+use super::*;
+
+const TOKEN: Token = Token::new(0, 0);
+const EDGE_READ: u32 = (EPOLLIN | EPOLLET) as u32;
+const LEVEL_READ: u32 = EPOLLIN as u32;
+const LEVEL_BOTH: u32 = (EPOLLIN | EPOLLOUT) as u32;
+const ONCE_READ: u32 = (EPOLLIN | EPOLLONESHOT) as u32;
+
+/// The descriptors in the kernel's set, the waker's left out.
+fn set(epoll: &Epoll) -> Vec<RawFd> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", epoll.instance.fd())).unwrap();
+    let entries = info.lines().filter_map(|line| line.strip_prefix("tfd:"));
+    let fds = entries.map(|entry| entry.split_whitespace().next().unwrap().parse().unwrap());
+    fds.filter(|&fd| fd != epoll.waker.fd()).collect()
+}
+
+fn register(epoll: &mut Epoll, source: &UnixStream, interest: Ready, mode: Mode) {
+    // SAFETY: each test closes its sources last, or says why not.
+    unsafe { epoll.register(TOKEN, RawSource::of(source), interest, mode) }.unwrap();
+}
+
+fn poll(epoll: &mut Epoll) -> Vec<Event> {
+    let mut events = Vec::new();
+    epoll.wait(Some(Duration::ZERO), &mut events).unwrap();
+    events
+}
+
+fn readable() -> [Event; 1] {
+    [Event::Ready { token: TOKEN, ready: Ready::READ }]
+}
+
+#[test]
+fn the_kernel_is_told_only_what_it_does_not_know() {
+    let all = [EDGE_READ, LEVEL_READ, LEVEL_BOTH, ONCE_READ];
+    for wanted in all {
+        assert_eq!(change(Armed::Absent, wanted), Some(EPOLL_CTL_ADD));
+        assert_eq!(change(Armed::Spent, wanted), Some(EPOLL_CTL_MOD));
+        for armed in all {
+            let same = armed == wanted && armed != EDGE_READ;
+            let expected = (!same).then_some(EPOLL_CTL_MOD);
+            assert_eq!(change(Armed::For(armed), wanted), expected, "{armed:#x} {wanted:#x}");
+        }
+    }
+    for armed in [Armed::Absent, Armed::Spent, Armed::For(LEVEL_READ), Armed::For(EDGE_READ)] {
+        assert_eq!(change(armed, 0), None, "silence is lazy");
+    }
+}
+
+#[test]
+fn interests_and_modes_become_bits_and_back() {
+    assert_eq!(to_epoll(Ready::READ | Ready::WRITE, Mode::Level), LEVEL_BOTH);
+    assert_eq!(to_epoll(Ready::READ | Ready::ERROR, Mode::Oneshot), ONCE_READ);
+    assert_eq!(to_epoll(Ready::HANGUP | Ready::ERROR, Mode::Edge), 0);
+    assert_eq!(to_epoll(Ready::DISCONNECT, Mode::Level), bit(EPOLLRDHUP));
+    assert_eq!(to_ready(bit(EPOLLPRI | EPOLLRDHUP)), Ready::PRIORITY | Ready::DISCONNECT);
+    assert_eq!(to_ready(bit(EPOLLHUP | EPOLLERR | EPOLLET)), Ready::HANGUP | Ready::ERROR);
+}
+
+#[test]
+fn a_silent_source_leaves_the_set_when_it_is_first_heard() {
+    let (source, mut peer) = UnixStream::pair().unwrap();
+    let mut epoll = Epoll::new().unwrap();
+    register(&mut epoll, &source, Ready::READ, Mode::Level);
+    epoll.modify(TOKEN, Ready::NONE, Mode::Level).unwrap();
+    assert_eq!(poll(&mut epoll), []);
+    assert_eq!(set(&epoll), [source.as_raw_fd()], "nothing was heard yet");
+
+    peer.write_all(b"x").unwrap();
+    assert_eq!(poll(&mut epoll), []);
+    assert_eq!(set(&epoll), []);
+    epoll.modify(TOKEN, Ready::READ, Mode::Level).unwrap();
+    assert_eq!(poll(&mut epoll), readable());
+}
+
+#[test]
+fn a_silenced_oneshot_is_spent_by_what_is_swallowed() {
+    let (source, mut peer) = UnixStream::pair().unwrap();
+    let mut epoll = Epoll::new().unwrap();
+    register(&mut epoll, &source, Ready::READ, Mode::Oneshot);
+    epoll.modify(TOKEN, Ready::NONE, Mode::Oneshot).unwrap();
+    peer.write_all(b"x").unwrap();
+    assert_eq!(poll(&mut epoll), []);
+    assert_eq!(epoll.sources.get_mut(TOKEN).unwrap().armed, Armed::Spent);
+    epoll.modify(TOKEN, Ready::READ, Mode::Oneshot).unwrap();
+    assert_eq!(poll(&mut epoll), readable());
+    assert_eq!(poll(&mut epoll), []);
+}
+
+#[test]
+fn a_change_that_fails_late_is_an_error_event_and_sleep() {
+    let (source, _peer) = UnixStream::pair().unwrap();
+    let mut epoll = Epoll::new().unwrap();
+    register(&mut epoll, &source, Ready::READ, Mode::Level);
+    epoll.modify(TOKEN, Ready::WRITE, Mode::Level).unwrap();
+    epoll.instance.ctl(EPOLL_CTL_DEL, source.as_raw_fd(), 0, 0).unwrap();
+    assert_eq!(poll(&mut epoll), [Event::Ready { token: TOKEN, ready: Ready::ERROR }]);
+    assert_eq!(poll(&mut epoll), []);
+    epoll.modify(TOKEN, Ready::WRITE, Mode::Level).unwrap();
+    assert_eq!(poll(&mut epoll), [Event::Ready { token: TOKEN, ready: Ready::WRITE }]);
+}
+
+/// Closing a descriptor while its file lives on in a duplicate leaves an entry
+/// in the set that no `epoll_ctl` reaches: it would be reported for ever.
+#[test]
+fn orphans_are_left_behind_with_the_old_instance() {
+    for told in [true, false] {
+        let (source, mut peer) = UnixStream::pair().unwrap();
+        let duplicate = source.try_clone().unwrap();
+        let mut epoll = Epoll::new().unwrap();
+        let fd = epoll.instance.fd();
+        register(&mut epoll, &source, Ready::READ, Mode::Level);
+        // This is the mistake in question.
+        drop(source);
+        if told {
+            epoll.deregister(TOKEN).unwrap();
+        } else {
+            epoll.modify(TOKEN, Ready::NONE, Mode::Level).unwrap();
+        }
+        peer.write_all(b"x").unwrap();
+        assert_eq!(poll(&mut epoll), []);
+        assert_eq!(set(&epoll), [], "deregistered: {told}");
+        assert_eq!(epoll.instance.fd(), fd);
+
+        let other = Token::new(1, 0);
+        // SAFETY: `duplicate` outlives the backend's interest in it.
+        unsafe { epoll.register(other, RawSource::of(&duplicate), Ready::READ, Mode::Level) }
+            .unwrap();
+        assert_eq!(poll(&mut epoll), [Event::Ready { token: other, ready: Ready::READ }]);
+        epoll.waker().wake().unwrap();
+        let mut events = Vec::new();
+        epoll.deregister(other).unwrap();
+        epoll.wait(None, &mut events).unwrap();
+        assert_eq!(events, []);
+    }
+}
