@@ -104,6 +104,28 @@ pub(crate) fn quiet<T: Backend>(backend: &mut T) {
     assert!(events.is_empty(), "nothing should be reported, but {events:?} was");
 }
 
+/// As [`quiet`], saying `why` nothing should be reported.
+#[track_caller]
+pub(crate) fn silent<T: Backend>(backend: &mut T, why: &str) {
+    let events = wait_for(backend, SHORT);
+    assert!(events.is_empty(), "{events:?} was reported, but {why}");
+}
+
+/// Asserts that one wait reports nothing and lasts its whole `timeout`.
+#[track_caller]
+pub(crate) fn lasts<T: Backend>(backend: &mut T, timeout: Duration, why: &str) {
+    let started = Instant::now();
+    let events = wait_once(backend, Some(timeout));
+    let elapsed = started.elapsed();
+    assert!(events.is_empty(), "{events:?} was reported, but {why}");
+    assert!(elapsed >= timeout, "a wait of {timeout:?} ended after {elapsed:?}, but {why}");
+}
+
+/// What a wait that does not block reports of `token`: what holds by now.
+pub(crate) fn ready_now<T: Backend>(backend: &mut T, token: Token) -> Ready {
+    ready_of(&wait_once(backend, Some(Duration::ZERO)), token)
+}
+
 /// What `events` say about `token`; [`Ready::NONE`] if nothing.
 pub(crate) fn ready_of(events: &[Event], token: Token) -> Ready {
     let about = |event: &Event| match *event {

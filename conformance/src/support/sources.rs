@@ -2,10 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use poll_core::RawSource;
 use socket2::{Domain, SockRef, Socket, Type};
+
+use super::observe::SOON;
 
 /// Anything that a backend can watch.
 pub(crate) trait Source {
@@ -146,6 +148,16 @@ pub(crate) fn send_urgent(stream: &TcpStream) {
 /// Sends all of `bytes`, which must fit what is free in the buffers.
 pub(crate) fn send(mut to: impl Write, bytes: &[u8]) {
     to.write_all(bytes).expect("room for what is sent");
+}
+
+/// Returns once what was sent to `stream` can be read, and leaves it there. The
+/// end of the connection counts too.
+pub(crate) fn arrived(stream: &TcpStream) {
+    let started = Instant::now();
+    while stream.peek(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+        assert!(started.elapsed() < SOON, "nothing arrives on the loopback interface");
+        std::thread::yield_now();
+    }
 }
 
 /// Reads until there is nothing left for now; true if that was the end of file.

@@ -1,0 +1,345 @@
+//! Point 6: a wake ends exactly one wait, and costs nothing that it need not.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use poll_core::{Backend, Mode, Ready, Wake};
+
+use crate::support::observe::{
+    A, SHORT, SOON, lasts, modify, ready_of, register, silent, wait_once,
+};
+use crate::support::sources::{arrived, drain, send, tcp_pair};
+use crate::support::syscalls;
+use crate::{Lab, Verdict};
+
+/// A wake that comes first is kept for the next wait, whatever its timeout, and is used
+/// up by it.
+pub fn before_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (near, _far) = tcp_pair();
+    let mut backend = lab.backend()?;
+    for watched in [false, true] {
+        if watched {
+            register(&mut backend, A, &near, Ready::READ, Mode::Level);
+        }
+        wake(&backend.waker());
+        ends_soon(&mut backend, "it was woken before");
+        lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+        wake(&backend.waker());
+        assert_eq!(wait_once(&mut backend, None), [], "a wake is not an event");
+        lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+    }
+    Ok(())
+}
+
+/// A wake ends the wait that is under way, and no other.
+pub fn during_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    for pause in [0, 1, 10, 50] {
+        for timeout in [Some(6 * SOON), None] {
+            let woken = AtomicBool::new(false);
+            let started = Instant::now();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(pause));
+                    woken.store(true, Ordering::SeqCst);
+                    wake(&waker);
+                });
+                assert_eq!(wait_once(&mut backend, timeout), [], "a wake is not an event");
+                assert!(woken.load(Ordering::SeqCst), "the wait ended before the wake");
+            });
+            let elapsed = started.elapsed();
+            assert!(elapsed < SOON, "a wake after {pause} ms ended the wait after {elapsed:?}");
+            lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+        }
+    }
+    Ok(())
+}
+
+/// A wake between two waits ends the second, also if the first one was ended by a wake,
+/// did not block, or ran into its timeout; and a wait that does not block uses it up
+/// like any other.
+pub fn between_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    for _ in 0..3 {
+        wait_once(&mut backend, Some(Duration::ZERO));
+        wake(&waker);
+        ends_soon(&mut backend, "it was woken after a wait that did not block");
+        wake(&waker);
+        ends_soon(&mut backend, "it was woken after a wait that a wake ended");
+        lasts(&mut backend, Duration::from_millis(5), "both wakes were answered");
+        wake(&waker);
+        ends_soon(&mut backend, "it was woken after a wait that timed out");
+        wake(&waker);
+        wait_once(&mut backend, Some(Duration::ZERO));
+        lasts(&mut backend, SHORT, "a zero wait answered the wake");
+    }
+    Ok(())
+}
+
+/// Wakes from many threads at once lose nothing: whatever a thread does before its wake
+/// is seen after a wait that ends then, or later.
+pub fn from_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const THREADS: u32 = 4;
+    const WAKES: u32 = 500;
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    let posted = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..WAKES {
+                    posted.fetch_add(1, Ordering::SeqCst);
+                    wake(&waker);
+                }
+            });
+        }
+        let mut seen = 0;
+        while seen < THREADS * WAKES {
+            // As long as some post is not seen, its wake is still to be answered.
+            ends_soon(&mut backend, "other threads wake it");
+            seen = posted.load(Ordering::SeqCst);
+        }
+    });
+    // The last wakes may have come after the last wait.
+    wait_once(&mut backend, Some(SHORT));
+    lasts(&mut backend, SHORT, "all wakes were answered");
+    Ok(())
+}
+
+/// Any number of wakes before a wait returns make one wait return. With an unbounded
+/// queue of them a busy producer would keep the loop turning long after it stopped,
+/// and with a bounded one (a pipe) the thousandth wake would block or fail.
+pub fn coalesce<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const WAKES: u32 = 100_000;
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    for _ in 0..2 {
+        (0..WAKES).for_each(|_| wake(&waker));
+        ends_soon(&mut backend, "it was woken many times");
+        lasts(&mut backend, SHORT, "one wait answers all wakes");
+
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(10));
+                (0..10).for_each(|_| wake(&waker));
+            });
+            ends_soon(&mut backend, "another thread wakes it");
+        });
+        // Those that came after that wait returned.
+        wait_once(&mut backend, Some(SHORT));
+        lasts(&mut backend, SHORT, "one wait answers all wakes");
+    }
+    Ok(())
+}
+
+/// A wake does not hide an event, nor an event a wake: the wait reports what is ready,
+/// and the wake is answered by it.
+pub fn come_with_events<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    for mode in [Mode::Level, Mode::Oneshot] {
+        if mode == Mode::Level {
+            register(&mut backend, A, &near, Ready::READ, mode);
+        }
+        for timeout in [Some(SOON), Some(Duration::ZERO), None] {
+            modify(&mut backend, A, Ready::READ, mode);
+            send(&far, b"x");
+            arrived(&near);
+            wake(&waker);
+            let events = wait_once(&mut backend, timeout);
+            assert_eq!(ready_of(&events, A), Ready::READ, "woken, and a source is ready");
+            drain(&near);
+            lasts(&mut backend, SHORT, "the wake was answered by the wait before this one");
+        }
+    }
+    Ok(())
+}
+
+/// Thousands of rounds of one wake for one wait, at all distances in time: the wake
+/// may come before the wait, while it falls asleep, or long after. Each wait ends by its
+/// wake, never without one. The moment between "nobody has knocked" and the system call
+/// is where wakers lose wakes, and the ring that comes late is where they invent them.
+pub fn none_is_lost<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const ROUNDS: u32 = 3000;
+    let (rescue, rescuer) = tcp_pair();
+    let mut backend = lab.backend()?;
+    register(&mut backend, A, &rescue, Ready::READ, Mode::Level);
+    let waker = backend.waker();
+    let (wanted, rounds) = mpsc::channel();
+    let (alive, watched) = mpsc::channel();
+    let sent = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let sent = &sent;
+        scope.spawn(move || {
+            let mut delays = Delays(1);
+            for round in rounds {
+                delays.spin();
+                sent.store(round, Ordering::SeqCst);
+                wake(&waker);
+            }
+        });
+        // Ends the wait that slept through its wake, so that the case can tell.
+        scope.spawn(move || {
+            while watched.recv_timeout(SOON).is_ok() {}
+            send(&rescuer, b"x");
+        });
+        // Owned by this closure, so that its end, or its panic, ends both threads.
+        let (wanted, alive) = (wanted, alive);
+        let mut delays = Delays(2);
+        for round in 1..=ROUNDS {
+            let _ = wanted.send(round);
+            let _ = alive.send(());
+            delays.spin();
+            let events = wait_once(&mut backend, None);
+            assert_eq!(events, [], "wake {round} of {ROUNDS} was lost");
+            let last = sent.load(Ordering::SeqCst);
+            assert_eq!(last, round, "wait {round} ended, but only {last} wakes were sent");
+        }
+    });
+    Ok(())
+}
+
+/// A waker may outlive its backend: waking nobody is harmless. What it rang may be
+/// someone else's descriptor by now, and must not be written to.
+pub fn after_the_backend_is_gone<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for waited in [false, true] {
+        let mut backend = lab.backend()?;
+        if waited {
+            wait_once(&mut backend, Some(Duration::from_millis(1)));
+        }
+        let (waker, over) = (backend.waker(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    let _ = waker.wake();
+                }
+            });
+            thread::sleep(Duration::from_millis(2));
+            drop(backend);
+            // Most likely these get the numbers that the backend had.
+            let strangers: Vec<_> = (0..8).map(|_| tcp_pair()).collect();
+            for _ in 0..1000 {
+                let _ = waker.clone().wake();
+            }
+            over.store(true, Ordering::SeqCst);
+            for end in strangers.iter().flat_map(|(near, far)| [near, far]) {
+                let read = end.peek(&mut [0]).map_err(|error| error.kind());
+                let nothing = Err(ErrorKind::WouldBlock);
+                assert_eq!(read, nothing, "the waker of a dropped backend wrote to a stranger");
+            }
+        });
+    }
+    Ok(())
+}
+
+/// A signal handler may wake a loop: it runs in the middle of anything, on any thread,
+/// so that a lock or an allocation in `wake` would deadlock sooner or later.
+#[cfg(unix)]
+pub fn from_a_signal_handler<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use crate::support::signals::{Handler, Thread};
+
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    let handler = Handler::new(move || {
+        let _ = waker.wake();
+    });
+    let waiting = Thread::current();
+
+    waiting.call_handler();
+    assert_eq!(handler.calls(), 1, "a signal to oneself is handled at once");
+    ends_soon(&mut backend, "a signal handler woke it before");
+    lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+
+    // On another thread, the signal itself does not end the wait: the wake must.
+    let started = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            Thread::current().call_handler();
+        });
+        ends_soon(&mut backend, "a signal handler on another thread woke it");
+        assert!(handler.calls() >= 1 && started.elapsed() >= Duration::from_millis(20));
+    });
+    lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(20));
+            waiting.call_handler();
+        });
+        ends_soon(&mut backend, "a signal handler on its own thread woke it");
+    });
+    assert_eq!(handler.calls(), 3, "three signals were sent");
+    lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+    Ok(())
+}
+
+/// There are no signals on Windows.
+#[cfg(not(unix))]
+pub fn from_a_signal_handler<T: Backend>(_lab: &Lab<T>) -> Verdict {
+    Err(crate::Skip::because("this system has no signal handlers"))
+}
+
+/// A wake makes no system call while the backend is awake: a loop that posts to itself,
+/// or is busy, would otherwise pay a write for every one, and a read at the next wait.
+pub fn cost_nothing_while_awake<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    for waited in ["never", "for nothing", "until it was woken"] {
+        match waited {
+            "for nothing" => silent(&mut backend, "nothing is registered"),
+            "until it was woken" => {
+                wake(&waker);
+                ends_soon(&mut backend, "it was woken before");
+            }
+            _ => {}
+        }
+        let calls = syscalls::count(|| (0..100).for_each(|_| wake(&waker)));
+        ends_soon(&mut backend, "it was woken before");
+        let calls = calls?.1;
+        assert_eq!(calls.total(), 0, "wakes of a backend that waited {waited}: {calls:?}");
+
+        wake(&waker);
+        let calls = syscalls::count(|| ends_soon(&mut backend, "it was woken before"))?.1;
+        assert!(calls.total() <= 1, "a wait after a wake costs more than one call: {calls:?}");
+        lasts(&mut backend, SHORT, "all wakes were answered");
+    }
+    Ok(())
+}
+
+fn wake(waker: &impl Wake) {
+    waker.wake().unwrap_or_else(|error| panic!("wake: {error}"));
+}
+
+/// Asserts that a long wait ends soon, with nothing to report.
+#[track_caller]
+fn ends_soon<T: Backend>(backend: &mut T, why: &str) {
+    let started = Instant::now();
+    let events = wait_once(backend, Some(SOON));
+    assert_eq!(events, [], "a wake is not an event");
+    assert!(started.elapsed() < SOON, "the wait did not end early, but {why}");
+}
+
+/// Delays from none to some ten microseconds, in an order without a pattern.
+struct Delays(u32);
+
+impl Delays {
+    fn spin(&mut self) {
+        // Xorshift, whose low bits are good enough.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        if self.0.is_multiple_of(16) {
+            return thread::sleep(Duration::from_micros(100));
+        }
+        for _ in 0..self.0 % 8 * 256 {
+            std::hint::spin_loop();
+        }
+    }
+}
