@@ -29,7 +29,7 @@
 //!   from the set. Until then, going back to the old interest costs nothing either.
 //! - `deregister` deletes the descriptor at once, as a duplicate of it would keep
 //!   the registration alive in the kernel.
-//! - `wait` is one `epoll_wait`, or `epoll_pwait2` for a timeout with nanoseconds.
+//! - `wait` is one `epoll_pwait`, or `epoll_pwait2` if there is a time to count.
 //!   It reports up to 1,024 sources; the kernel puts those that were reported
 //!   behind the others, so none starves.
 //! - A wake writes to an `eventfd(2)` if the backend sleeps, and only sets a flag if not.
@@ -180,12 +180,15 @@ impl Backend for Epoll {
         Ok(())
     }
 
+    #[inline]
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         let before = events.len();
         let clock = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
         let mut left = timeout;
         loop {
-            self.flush(events);
+            if !self.changed.is_empty() {
+                self.flush(events);
+            }
             // What is known already is not waited for, nor is anything after a knock.
             if left != Some(Duration::ZERO) && (events.len() > before || !self.waker.bell().sleep())
             {
@@ -198,7 +201,9 @@ impl Backend for Epoll {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
                 Err(error) => return Err(error),
             };
-            self.collect(events);
+            if !self.ready.is_empty() {
+                self.collect(events);
+            }
             if woken || signalled || events.len() > before {
                 return Ok(());
             }
