@@ -1,0 +1,9 @@
+//! The whole suite on a backend of one's own takes one line.
+
+use counting_backend::Counting;
+#[cfg(target_os = "linux")]
+use poll_epoll::Epoll as Counted;
+#[cfg(not(target_os = "linux"))]
+use poll_poll::Poll as Counted;
+
+conformance::suite!(counting, || Counted::new().map(Counting::new));
