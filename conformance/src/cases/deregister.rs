@@ -77,8 +77,9 @@ pub fn frees_the_number_for_reuse<T: Backend>(lab: &Lab<T>) -> Verdict {
             deregister(&mut backend, A);
             let (new, new_far) = reopened(old);
             register(&mut backend, A.next(), &new, Ready::READ, Mode::Level);
-            let ready = ready_now(&mut backend, B);
-            assert_eq!(ready, Ready::READ, "another source went, but not this one");
+            let events = wait_once(&mut backend, Some(Duration::ZERO));
+            assert_eq!(ready_of(&events, B), Ready::READ, "another source went, but not this one");
+            assert_eq!(events.len(), 1, "the number belongs to a new source: {events:?}");
             drain(&other);
             silent(&mut backend, "the number belongs to a new source, which has no data");
             drop(old_far);

@@ -81,29 +81,38 @@ pub fn between_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Wakes from many threads at once lose nothing: whatever a thread does before its wake
-/// is seen after a wait that ends then, or later.
+/// Wakes from many threads at once lose nothing: what a thread posts before its wake is
+/// seen after a wait that the wake ends, or after one that another's ended later.
 pub fn from_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
     const THREADS: u32 = 4;
-    const WAKES: u32 = 500;
+    const ROUNDS: u32 = 500;
     let mut backend = lab.backend()?;
     let waker = backend.waker();
     let posted = AtomicU32::new(0);
     thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for _ in 0..WAKES {
+        let start_post = || {
+            let (start, rounds) = mpsc::channel();
+            let (waker, posted) = (&waker, &posted);
+            scope.spawn(move || {
+                for () in rounds {
                     posted.fetch_add(1, Ordering::SeqCst);
-                    wake(&waker);
+                    wake(waker);
                 }
             });
-        }
-        let mut seen = 0;
-        while seen < THREADS * WAKES {
+            start
+        };
+        let mut delays = Delays(1);
+        let starts: Vec<_> = (0..THREADS).map(|_| start_post()).collect();
+        for round in 1..=ROUNDS {
+            starts.iter().for_each(|start| start.send(()).expect("a thread that posts"));
             // As long as some post is not seen, its wake is still to be answered.
-            ends_soon(&mut backend, "other threads wake it");
-            seen = posted.load(Ordering::SeqCst);
+            while posted.load(Ordering::SeqCst) < THREADS * round {
+                // Between the look and the wait is where it may come unnoticed.
+                delays.spin();
+                ends_soon(&mut backend, "another thread posted and woke it");
+            }
         }
+        drop(starts);
     });
     // The last wakes may have come after the last wait.
     wait_once(&mut backend, Some(SHORT));
