@@ -1,0 +1,342 @@
+//! Operations in flight, and how each becomes a submission entry.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+
+use io_uring::types::{CancelBuilder, Fd, FsyncFlags};
+use io_uring::{opcode, squeue};
+use poll_core::{At, Event, Op, OpKind, RawSource, Ready, Shutdown, Table, Token};
+
+use crate::buffers::Groups;
+use crate::polls::{from_poll, to_poll};
+use crate::ring::{Completion, Ring};
+use crate::user_data::UserData;
+
+/// The operations in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Ops(Table<Flight>);
+
+/// What must be known of an operation until its end.
+#[derive(Debug)]
+struct Flight {
+    kind: OpKind,
+    /// What [`Op::Poll`] waits for.
+    interest: Ready,
+    /// Where an operation that was given a group finds buffers.
+    group: u16,
+    /// The header of [`Op::RecvMsgMulti`], which the kernel may look at until the end.
+    header: Option<Header>,
+    cancelled: bool,
+}
+
+#[derive(Debug)]
+struct Header(Box<libc::msghdr>);
+
+// SAFETY: all pointers in the header are null.
+unsafe impl Send for Header {}
+
+impl Ops {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Queues an operation.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Backend::submit`](poll_core::Backend::submit).
+    pub(crate) unsafe fn submit(
+        &mut self,
+        ring: &mut Ring,
+        token: Token,
+        op: Op,
+    ) -> io::Result<()> {
+        let kind = op.kind();
+        let (entry, flight) = match supports(ring, kind).then(|| prepare(op)).flatten() {
+            Some(prepared) => prepared,
+            None => {
+                let why = format!("this kernel does not perform {kind:?}: use readiness instead");
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+        };
+        if self.0.is_taken(token) {
+            let why = "an operation with this token is in flight";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        ring.tether()?;
+        let entry = entry.user_data(UserData::Operation(token).to_u64());
+        // SAFETY: the caller keeps what the operation names, and `flight`, kept until
+        // the last completion, the header.
+        unsafe { ring.push(entry) }?;
+        let _free = self.0.insert(token, flight);
+        Ok(())
+    }
+
+    /// Queues a cancel.
+    pub(crate) fn cancel(&mut self, ring: &mut Ring, token: Token) -> io::Result<()> {
+        let Some(flight) = self.0.get_mut(token) else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no such operation in flight"));
+        };
+        ring.push_quietly(cancel(token))?;
+        flight.cancelled = true;
+        Ok(())
+    }
+
+    /// Queues a cancel for each operation.
+    pub(crate) fn cancel_all(&mut self, ring: &mut Ring) -> io::Result<()> {
+        if ring.has_cancel_any() {
+            return ring.push_quietly(opcode::AsyncCancel2::new(CancelBuilder::any()).build());
+        }
+        self.0.iter().try_for_each(|(token, _)| ring.push_quietly(cancel(token)))
+    }
+
+    /// An operation has completed, for the last time or not.
+    pub(crate) fn complete(
+        &mut self,
+        token: Token,
+        done: Completion,
+        groups: &mut Groups,
+    ) -> Option<Event> {
+        let flight = self.0.get(token)?;
+        let lent = done.buffer().and_then(|buffer| groups.lend(flight.group, buffer));
+        let result = match usize::try_from(done.result) {
+            Ok(bits) if flight.kind == OpKind::Poll => {
+                Ok(flight.interest.report(from_poll(bits as u32)).bits().into())
+            }
+            Ok(result) => Ok(result),
+            // A cancelled operation that a kernel thread was performing was interrupted.
+            Err(_) if flight.cancelled && done.result == -libc::EINTR => Err(libc::ECANCELED),
+            Err(_) => Err(-done.result),
+        };
+        let more = done.more();
+        if !more {
+            self.0.remove(token);
+        }
+        Some(Event::Done { token, result, more, lent })
+    }
+
+    /// As [`complete`](Ops::complete), for a result that nobody will hear of.
+    pub(crate) fn abandon(&mut self, token: Token, done: Completion) {
+        let Some(flight) = self.0.get(token) else { return };
+        let opens = [OpKind::Accept, OpKind::AcceptMulti, OpKind::OpenAt].contains(&flight.kind);
+        if opens && done.result >= 0 {
+            // SAFETY: the kernel has just made this descriptor for the operation, and
+            // nobody was told of it.
+            drop(unsafe { OwnedFd::from_raw_fd(done.result) });
+        }
+        if !done.more() {
+            self.0.remove(token);
+        }
+    }
+
+    /// The ring is gone: has each operation told that it was cancelled, by the new one.
+    pub(crate) fn start_over(&self, ring: &mut Ring) {
+        for (token, _) in self.0.iter() {
+            ring.tell(Completion::of(UserData::Operation(token), -libc::ECANCELED));
+        }
+    }
+}
+
+fn cancel(token: Token) -> squeue::Entry {
+    opcode::AsyncCancel::new(UserData::Operation(token).to_u64()).build()
+}
+
+/// True if the kernel performs operations of this kind.
+pub(crate) fn supports(ring: &Ring, kind: OpKind) -> bool {
+    let needed = needed(kind);
+    !needed.is_empty() && needed.iter().all(|&code| ring.has(code))
+}
+
+/// The kernel's operations that a kind needs. Multishot variants are flags, for which
+/// there is no probe: an operation that came with the same release vouches for them.
+fn needed(kind: OpKind) -> &'static [u8] {
+    match kind {
+        OpKind::Accept => &[opcode::Accept::CODE],
+        // `IORING_ACCEPT_MULTISHOT` and `IORING_OP_SOCKET` came with Linux 5.19.
+        OpKind::AcceptMulti => &[opcode::Accept::CODE, opcode::Socket::CODE],
+        OpKind::Connect => &[opcode::Connect::CODE],
+        OpKind::Recv => &[opcode::Recv::CODE],
+        // `IORING_RECV_MULTISHOT` and `IORING_OP_SEND_ZC` came with Linux 6.0.
+        OpKind::RecvMulti => &[opcode::Recv::CODE, opcode::SendZc::CODE],
+        OpKind::RecvMsg => &[opcode::RecvMsg::CODE],
+        OpKind::RecvMsgMulti => &[opcode::RecvMsg::CODE, opcode::SendZc::CODE],
+        OpKind::Send => &[opcode::Send::CODE],
+        OpKind::SendMsg => &[opcode::SendMsg::CODE],
+        OpKind::Shutdown => &[opcode::Shutdown::CODE],
+        OpKind::Poll => &[opcode::PollAdd::CODE],
+        OpKind::Read => &[opcode::Readv::CODE],
+        OpKind::Write => &[opcode::Writev::CODE],
+        OpKind::Fsync => &[opcode::Fsync::CODE],
+        OpKind::Ftruncate => &[opcode::Ftruncate::CODE],
+        OpKind::OpenAt => &[opcode::OpenAt::CODE],
+        OpKind::Close => &[opcode::Close::CODE],
+        OpKind::Statx => &[opcode::Statx::CODE],
+        OpKind::UnlinkAt => &[opcode::UnlinkAt::CODE],
+        OpKind::RenameAt => &[opcode::RenameAt::CODE],
+        OpKind::MkdirAt => &[opcode::MkDirAt::CODE],
+        OpKind::LinkAt => &[opcode::LinkAt::CODE],
+        OpKind::SymlinkAt => &[opcode::SymlinkAt::CODE],
+        _ => &[],
+    }
+}
+
+/// The entry for an operation, and what to remember of it. `None` for one that is not
+/// known here.
+fn prepare(op: Op) -> Option<(squeue::Entry, Flight)> {
+    let mut flight =
+        Flight { kind: op.kind(), interest: Ready::NONE, group: 0, header: None, cancelled: false };
+    let entry = match op {
+        Op::Poll { source, interest } => {
+            flight.interest = interest;
+            opcode::PollAdd::new(fd(source), to_poll(interest)).build()
+        }
+        Op::RecvMulti { source, group } => {
+            flight.group = group;
+            opcode::RecvMulti::new(fd(source), group).build()
+        }
+        Op::RecvMsgMulti { source, group, address_len, control_len } => {
+            flight.group = group;
+            let header = Header(Box::new(header(address_len, control_len)));
+            let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
+            flight.header = Some(header);
+            entry
+        }
+        _ => socket_entry(op).or_else(|| file_entry(op))?,
+    };
+    Some((entry, flight))
+}
+
+fn socket_entry(op: Op) -> Option<squeue::Entry> {
+    Some(match op {
+        Op::Accept { listener } => {
+            opcode::Accept::new(fd(listener), ptr::null_mut(), ptr::null_mut())
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+        }
+        Op::AcceptMulti { listener } => {
+            opcode::AcceptMulti::new(fd(listener)).flags(libc::SOCK_CLOEXEC).build()
+        }
+        Op::Connect { source, address } => {
+            opcode::Connect::new(fd(source), address.ptr.as_ptr().cast(), address.len).build()
+        }
+        Op::Recv { source, buf } => {
+            opcode::Recv::new(fd(source), buf.ptr.as_ptr(), buf.len).build()
+        }
+        Op::RecvMsg { source, message, flags } => {
+            let message = message.0.as_ptr().cast();
+            opcode::RecvMsg::new(fd(source), message).flags(flags as u32).build()
+        }
+        // A peer that has gone is `EPIPE`, never a signal.
+        Op::Send { source, buf } => opcode::Send::new(fd(source), buf.ptr.as_ptr(), buf.len)
+            .flags(libc::MSG_NOSIGNAL)
+            .build(),
+        Op::SendMsg { source, message, flags } => {
+            let flags = (flags | libc::MSG_NOSIGNAL) as u32;
+            opcode::SendMsg::new(fd(source), message.0.as_ptr().cast()).flags(flags).build()
+        }
+        Op::Shutdown { source, how } => {
+            let how = match how {
+                Shutdown::Read => libc::SHUT_RD,
+                Shutdown::Write => libc::SHUT_WR,
+                Shutdown::Both => libc::SHUT_RDWR,
+            };
+            opcode::Shutdown::new(fd(source), how).build()
+        }
+        _ => return None,
+    })
+}
+
+fn file_entry(op: Op) -> Option<squeue::Entry> {
+    Some(match op {
+        Op::Read { source, bufs, offset } => {
+            opcode::Readv::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
+                .offset(position(offset))
+                .build()
+        }
+        Op::Write { source, bufs, offset } => {
+            opcode::Writev::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
+                .offset(position(offset))
+                .build()
+        }
+        Op::Fsync { source, data_only } => {
+            let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
+            opcode::Fsync::new(fd(source)).flags(flags).build()
+        }
+        Op::Ftruncate { source, len } => opcode::Ftruncate::new(fd(source), len).build(),
+        Op::OpenAt { at, flags, mode } => opcode::OpenAt::new(dir(at), at.path.0.as_ptr())
+            .flags(flags | libc::O_CLOEXEC)
+            .mode(mode)
+            .build(),
+        Op::Close { source } => opcode::Close::new(fd(source)).build(),
+        Op::Statx { at, flags, mask, out } => {
+            opcode::Statx::new(dir(at), at.path.0.as_ptr(), out.as_ptr().cast())
+                .flags(flags)
+                .mask(mask)
+                .build()
+        }
+        Op::UnlinkAt { at, flags } => {
+            opcode::UnlinkAt::new(dir(at), at.path.0.as_ptr()).flags(flags).build()
+        }
+        Op::RenameAt { from, to, flags } => {
+            let (old, new) = (from.path.0.as_ptr(), to.path.0.as_ptr());
+            opcode::RenameAt::new(dir(from), old, dir(to), new).flags(flags).build()
+        }
+        Op::MkdirAt { at, mode } => {
+            opcode::MkDirAt::new(dir(at), at.path.0.as_ptr()).mode(mode).build()
+        }
+        Op::LinkAt { from, to, flags } => {
+            let (old, new) = (from.path.0.as_ptr(), to.path.0.as_ptr());
+            opcode::LinkAt::new(dir(from), old, dir(to), new).flags(flags).build()
+        }
+        Op::SymlinkAt { target, at } => {
+            opcode::SymlinkAt::new(dir(at), target.0.as_ptr(), at.path.0.as_ptr()).build()
+        }
+        _ => return None,
+    })
+}
+
+fn fd(source: RawSource) -> Fd {
+    Fd(source.fd())
+}
+
+fn dir(at: At) -> Fd {
+    Fd(at.dir.map_or(libc::AT_FDCWD, RawSource::fd))
+}
+
+/// All ones is the current position.
+fn position(offset: Option<u64>) -> u64 {
+    offset.unwrap_or(u64::MAX)
+}
+
+/// A header that only says how much room to leave in front of each message.
+fn header(address_len: u32, control_len: u32) -> libc::msghdr {
+    // SAFETY: all of it may be zero: no address, no buffers, no control data.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_namelen = address_len;
+    header.msg_controllen = control_len as _;
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_names_what_it_needs() {
+        assert!(OpKind::ALL.iter().all(|&kind| !needed(kind).is_empty()));
+    }
+
+    #[test]
+    fn paths_start_from_their_directory_or_the_current_one() {
+        let path = poll_core::RawPath::of(c"x");
+        assert_eq!(dir(At { dir: None, path }).0, libc::AT_FDCWD);
+        assert_eq!(dir(At { dir: Some(RawSource::from_fd(7)), path }).0, 7);
+    }
+
+    #[test]
+    fn no_offset_is_the_current_position() {
+        assert_eq!(position(None) as i64, -1);
+        assert_eq!(position(Some(3)), 3);
+    }
+}
