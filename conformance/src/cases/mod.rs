@@ -90,7 +90,8 @@ macro_rules! __list_of_cases {
                 run_beside_readiness
                 are_refused_if_unsupported
                 one_token_one_operation
-                cancelling_nothing_is_not_found;
+                cancelling_nothing_is_not_found
+                each_kind_does_its_work;
             9 memory:
                 is_filled_and_handed_back
                 is_sent_as_it_was

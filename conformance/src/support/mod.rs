@@ -5,9 +5,12 @@
 
 #[cfg(unix)]
 pub(crate) mod child;
+pub(crate) mod files;
 pub(crate) mod limits;
 pub(crate) mod observe;
+pub(crate) mod operations;
 #[cfg(unix)]
 pub(crate) mod signals;
 pub(crate) mod sources;
 pub(crate) mod syscalls;
+pub(crate) mod work;

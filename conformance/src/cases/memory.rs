@@ -1,0 +1,288 @@
+//! Point 9: lent memory is the kernel's, and then the caller's again.
+//!
+//! Memory that the kernel still writes to after its owner has freed it is corruption
+//! somewhere else, some time later. There is no worse thing to debug.
+
+use std::io::{ErrorKind, Read};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use poll_core::{Backend, Lent, Op, OpKind, RawBuf, RawBufs, RawSource};
+
+use crate::support::observe::{A, quiet};
+use crate::support::operations::{Done, await_end, await_report, error_of, lent_slice, submit};
+use crate::support::sources::{half_close, send, tcp_pair};
+use crate::{Lab, Skip, Verdict};
+
+/// A byte that nobody sends.
+const UNTOUCHED: u8 = 0xa5;
+
+/// What arrives is where it was asked for, in order, and not a byte beyond what the
+/// result says.
+pub fn is_filled_and_handed_back<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let mut memory = [UNTOUCHED; 64];
+    let mut backend = lab.backend()?;
+    let mut received = Vec::new();
+    for (text, counts) in [("first", &[5][..]), ("a second, longer", &[10, 6]), ("3", &[1])] {
+        send(&far, text.as_bytes());
+        for expected in counts {
+            memory.fill(UNTOUCHED);
+            let mut list = [lent_slice(&mut memory[8..18])];
+            let op = filling(&backend, RawSource::of(&near), &mut list)?;
+            submit(&mut backend, A, op);
+            let result = await_end(&mut backend, A);
+            assert_eq!(result, Ok(*expected), "of {text:?}, in a buffer of 10");
+            let (filled, beyond) = memory[8..].split_at(*expected);
+            received.extend_from_slice(filled);
+            let around = memory[..8].iter().chain(beyond);
+            assert!(around.into_iter().all(|byte| *byte == UNTOUCHED), "written out of bounds");
+        }
+    }
+    assert_eq!(String::from_utf8_lossy(&received), "firsta second, longer3");
+    quiet(&mut backend);
+    Ok(())
+}
+
+/// What is sent is what the memory held at `submit`, to the last byte, even if the
+/// caller uses the memory again right after the last `Done`. Sends from the memory
+/// itself (zero copy) must hold that `Done` back until the kernel has let go.
+pub fn is_sent_as_it_was<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const LEN: usize = 1 << 20;
+    let pattern = |index: usize| (index % 251) as u8;
+    let (near, mut far) = tcp_pair();
+    far.set_nonblocking(false).expect("a blocking stream");
+    let mut memory = vec![0; 256 * 1024];
+    let mut backend = lab.backend()?;
+    if !backend.supports(OpKind::Send) {
+        return Err(Skip::because("does not perform Send"));
+    }
+    let receiver = std::thread::spawn(move || {
+        let mut received = vec![0; LEN];
+        far.read_exact(&mut received).map(|()| received)
+    });
+    let mut sent = 0;
+    while sent < LEN {
+        let len = memory.len().min(LEN - sent);
+        memory.iter_mut().enumerate().for_each(|(index, byte)| *byte = pattern(sent + index));
+        let buf = RawBuf::sending(&memory[..len]);
+        submit(&mut backend, A, Op::Send { source: RawSource::of(&near), buf });
+        let mut done = await_report(&mut backend, A);
+        let count = done.result.expect("a send to a peer that reads");
+        assert!((1..=len).contains(&count), "{count} bytes sent of {len}");
+        while done.more {
+            done = await_report(&mut backend, A);
+        }
+        memory.fill(UNTOUCHED);
+        sent += count;
+    }
+    let received = receiver.join().expect("the receiving thread").expect("all that was sent");
+    let wrong = received.iter().enumerate().find(|(index, byte)| **byte != pattern(*index));
+    assert_eq!(wrong, None, "not what the memory held when it was submitted");
+    Ok(())
+}
+
+/// Dropping a backend first ends what is in flight: what arrives later is written
+/// nowhere, and is still there for whoever reads the source next.
+pub fn is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (mut near, far) = tcp_pair();
+    for waits in [false, true] {
+        let mut memory = vec![UNTOUCHED; 64];
+        let mut list = [lent_slice(&mut memory)];
+        let mut backend = lab.backend()?;
+        let op = filling(&backend, RawSource::of(&near), &mut list)?;
+        submit(&mut backend, A, op);
+        if waits {
+            quiet(&mut backend); // The kernel has it by now.
+        }
+        drop(backend);
+        send(&far, b"late");
+        near.set_nonblocking(false).expect("a blocking stream");
+        near.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        let mut text = [0; 4];
+        near.read_exact(&mut text).expect("what arrived after the drop: it was not received");
+        assert_eq!(&text, b"late");
+        near.set_nonblocking(true).expect("a non-blocking stream");
+        assert!(memory.iter().all(|byte| *byte == UNTOUCHED), "written to after the drop");
+    }
+    Ok(())
+}
+
+/// Buffers of a group go round: each is lent with what arrived, is the caller's until
+/// it is recycled, and is filled again after. More arrives than the group holds.
+pub fn is_provided_and_recycled<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let group = Group::new();
+    let mut backend = lab.backend()?;
+    group.provide(&mut backend)?;
+    let again = group.try_provide(&mut backend).expect_err("a group provided twice");
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
+
+    submit(&mut backend, A, Op::RecvMulti { source: RawSource::of(&near), group: Group::ID });
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    for round in 0..3 * Group::COUNT as u8 {
+        let text = vec![round; 1 + usize::from(round)];
+        send(&far, &text);
+        sent.extend_from_slice(&text);
+        while received.len() < sent.len() {
+            let done = await_report(&mut backend, A);
+            assert!(done.more, "the group is not empty and the peer is there: {done:?}");
+            let (lent, piece) = group.piece(done);
+            received.extend_from_slice(piece);
+            backend.recycle(lent);
+        }
+    }
+    assert_eq!(received, sent, "something else than what was sent");
+
+    // A loop stops by cancelling; the peer's end is the other way to stop.
+    half_close(&far);
+    let end = await_report(&mut backend, A);
+    assert_eq!((end.result, end.more), (Ok(0), false), "the end of file ends the operation");
+    if let Some(lent) = end.lent {
+        backend.recycle(lent);
+    }
+    quiet(&mut backend);
+    Ok(())
+}
+
+/// A group with no buffer left ends the operation with `ENOBUFS`, loses nothing, and
+/// works again when buffers come back. A slow consumer must not be fatal.
+pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let group = Group::new();
+    let mut backend = lab.backend()?;
+    group.provide(&mut backend)?;
+    let all = usize::from(Group::COUNT) * Group::SIZE as usize;
+    let sent: Vec<u8> = (0..all + 100).map(|index| (index % 251) as u8).collect();
+    send(&far, &sent);
+
+    let (mut received, mut kept) = (Vec::new(), Vec::new());
+    let recv = Op::RecvMulti { source: RawSource::of(&near), group: Group::ID };
+    submit(&mut backend, A, recv);
+    let end = loop {
+        let done = await_report(&mut backend, A);
+        if done.result.is_err() {
+            break done;
+        }
+        let (lent, piece) = group.piece(done);
+        received.extend_from_slice(piece);
+        kept.push(lent);
+        if !done.more {
+            // Some kernels end the operation with the last buffer, and say so next time.
+            submit(&mut backend, A, recv);
+        }
+    };
+    assert!(!end.more, "without buffers the operation is over: {end:?}");
+    let error = error_of(end.result);
+    assert_eq!(error.raw_os_error(), Some(NO_BUFFERS), "ENOBUFS is expected: {error}");
+    assert!(received.len() <= all, "more bytes than the group can hold");
+
+    kept.into_iter().for_each(|lent| backend.recycle(lent));
+    submit(&mut backend, A, recv);
+    while received.len() < sent.len() {
+        let done = await_report(&mut backend, A);
+        let (lent, piece) = group.piece(done);
+        received.extend_from_slice(piece);
+        backend.recycle(lent);
+        if !done.more {
+            submit(&mut backend, A, recv);
+        }
+    }
+    assert_eq!(received, sent, "bytes were lost or changed when the group was empty");
+    Ok(())
+}
+
+/// A backend without groups says `Unsupported` at once; one with them refuses groups
+/// that cannot be. Recycling what was not lent is ignored everywhere.
+pub fn groups_are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let group = Group::new();
+    let mut backend = lab.backend()?;
+    let stranger = Lent { group: Group::ID, buffer: 3, offset: 0 };
+    backend.recycle(stranger);
+    if !backend.supports(OpKind::RecvMulti) && !backend.supports(OpKind::RecvMsgMulti) {
+        let error = group.try_provide(&mut backend).expect_err("a group that nothing takes");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        return Ok(());
+    }
+    for (size, count) in [(0, Group::COUNT), (Group::SIZE, 0)] {
+        // SAFETY: the memory outlives the backend.
+        let refused = unsafe { backend.provide(Group::ID, group.start(), size, count) };
+        let error = refused.expect_err("buffers of nothing");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{count} buffers of {size}: {error}");
+    }
+    group.provide(&mut backend)?;
+    backend.recycle(stranger);
+    backend.recycle(Lent { buffer: u16::MAX, offset: u32::MAX, ..stranger });
+    quiet(&mut backend);
+    Ok(())
+}
+
+/// A receive, or a read from the socket where that is what the backend performs.
+fn filling(
+    backend: &impl Backend,
+    source: RawSource,
+    list: &mut [std::io::IoSliceMut<'static>],
+) -> Result<Op, Skip> {
+    if backend.supports(OpKind::Recv) {
+        return Ok(Op::Recv { source, buf: RawBuf::filling(&mut list[0]) });
+    }
+    if backend.supports(OpKind::Read) {
+        return Ok(Op::Read { source, bufs: RawBufs::filling(list), offset: None });
+    }
+    Err(Skip::because("performs no operation that fills memory"))
+}
+
+#[cfg(unix)]
+const NO_BUFFERS: i32 = libc::ENOBUFS;
+#[cfg(windows)]
+const NO_BUFFERS: i32 = 10055; // WSAENOBUFS
+
+/// Memory provided as a group of buffers. It is read through its address only, as
+/// the kernel writes to it at any time.
+struct Group {
+    memory: Box<[std::cell::UnsafeCell<u8>]>,
+}
+
+impl Group {
+    const ID: u16 = 7;
+    const COUNT: u16 = 4;
+    const SIZE: u32 = 64;
+
+    fn new() -> Group {
+        let len = usize::from(Group::COUNT) * Group::SIZE as usize;
+        Group { memory: (0..len).map(|_| UNTOUCHED.into()).collect() }
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        NonNull::from(&self.memory[..]).cast()
+    }
+
+    fn try_provide(&self, backend: &mut impl Backend) -> std::io::Result<()> {
+        // SAFETY: cases make the group before the backend, so that it is dropped
+        // after it, and read only pieces that are lent.
+        unsafe { backend.provide(Group::ID, self.start(), Group::SIZE, Group::COUNT) }
+    }
+
+    fn provide(&self, backend: &mut impl Backend) -> Verdict {
+        if !backend.supports(OpKind::RecvMulti) {
+            return Err(Skip::because("does not perform RecvMulti"));
+        }
+        self.try_provide(backend).unwrap_or_else(|error| panic!("provide: {error}"));
+        Ok(())
+    }
+
+    /// The piece that a report lends, until it is recycled.
+    fn piece(&self, done: Done) -> (Lent, &[u8]) {
+        let len = done.result.unwrap_or_else(|code| panic!("a receive fails with {code}"));
+        let lent = done.lent.unwrap_or_else(|| panic!("received, but where? {done:?}"));
+        let end = lent.offset as usize + len;
+        assert!(
+            lent.group == Group::ID && lent.buffer < Group::COUNT && end <= Group::SIZE as usize,
+            "a piece that is in no buffer: {done:?}"
+        );
+        let at = usize::from(lent.buffer) * Group::SIZE as usize + lent.offset as usize;
+        let piece = self.memory[at..][..len].as_ptr().cast();
+        // SAFETY: the bounds were checked, and the kernel does not touch a lent piece.
+        (lent, unsafe { std::slice::from_raw_parts(piece, len) })
+    }
+}

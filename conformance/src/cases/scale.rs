@@ -1,0 +1,342 @@
+//! Point 11: thousands of sources, none slow, none starved.
+//!
+//! Nobody notices a quadratic loop with three sources. These cases compare a backend
+//! with itself at another size, never with a clock on the wall.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+
+use crate::support::limits::need_descriptors;
+use crate::support::observe::{
+    A, SOON, await_ready, deregister, modify, quiet, register, try_register, wait_for, wait_once,
+};
+use crate::support::sources::{drain, send, tcp_pair};
+use crate::{Lab, Skip, Verdict};
+
+use crowd::Crowd;
+
+const NOW: Option<Duration> = Some(Duration::ZERO);
+
+/// More sources than `FD_SETSIZE`, 1,024: a few of them ready, and exactly those reported.
+pub fn eleven_hundred_sources<B: Backend>(lab: &Lab<B>) -> Verdict {
+    find_the_ready_ones(lab, 1_100)
+}
+
+/// The number that gave the C10K problem its name.
+pub fn ten_thousand_sources<B: Backend>(lab: &Lab<B>) -> Verdict {
+    find_the_ready_ones(lab, 10_000)
+}
+
+/// To register, change and deregister a source costs the same among ten thousand as
+/// among one thousand. A list searched from its start makes it ten times as much; a
+/// factor of four leaves room for caches and for trees.
+pub fn changes_take_linear_time<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const FEW: usize = 1_000;
+    const MANY: usize = 10_000;
+    let crowd = Crowd::new(MANY)?;
+    let mut backend = lab.backend()?;
+    let mut round = |count: usize| -> Result<Duration, Skip> {
+        let started = Instant::now();
+        crowd.register(&mut backend, count, Ready::READ, Mode::Level)?;
+        assert_eq!(wait_once(&mut backend, NOW), [], "nothing was sent");
+        for (interest, order) in [(Ready::NONE, 1), (Ready::READ, count - 1)] {
+            // There and back: neither end of a list may be the lucky one.
+            for index in (0..count).map(|index| index * order % count) {
+                modify(&mut backend, token(index), interest, Mode::Oneshot);
+            }
+            assert_eq!(wait_once(&mut backend, NOW), [], "nothing was sent");
+        }
+        for index in (0..count).step_by(2).chain((1..count).step_by(2)) {
+            deregister(&mut backend, token(index));
+        }
+        assert_eq!(wait_once(&mut backend, NOW), [], "nothing is registered");
+        Ok(started.elapsed() / count as u32)
+    };
+    let mut best = (Duration::MAX, Duration::MAX);
+    for _ in 0..8 {
+        best = (best.0.min(round(FEW)?), best.1.min(round(MANY)?));
+        if best.1 < best.0 * 2 {
+            return Ok(());
+        }
+    }
+    assert!(
+        best.1 < best.0 * 4,
+        "a source costs {:?} among {FEW} and {:?} among {MANY}",
+        best.0,
+        best.1
+    );
+    Ok(())
+}
+
+/// More sources ready at once than any batch holds: each of them is reported, and as
+/// they are `Oneshot`, once.
+pub fn more_events_than_a_batch<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const COUNT: usize = 3_000;
+    let crowd = Crowd::new(COUNT)?;
+    let mut backend = lab.backend()?;
+    crowd.register(&mut backend, COUNT, Ready::WRITE, Mode::Oneshot)?;
+    let mut seen = vec![false; COUNT];
+    let mut count = 0;
+    while count < COUNT {
+        let events = wait_for(&mut backend, SOON);
+        assert!(!events.is_empty(), "only {count} of {COUNT} ready sources are reported");
+        for index in indices(&events) {
+            assert!(!seen[index], "{:?} is Oneshot, and reported twice", token(index));
+            seen[index] = true;
+            count += 1;
+        }
+    }
+    quiet(&mut backend);
+    Ok(())
+}
+
+/// Sources that are always ready, more than a batch holds, take turns: each is reported
+/// in a bounded number of waits, and so is one that becomes ready later. A backend that
+/// starts at the front of its list each time, and stops at a full batch, never gets to
+/// the end of it.
+pub fn busy_sources_starve_nobody<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const COUNT: usize = 2_500;
+    const WAITS: usize = 100;
+    let crowd = Crowd::new(COUNT)?;
+    let ((first, first_far), (last, last_far)) = (tcp_pair(), tcp_pair());
+    let mut backend = lab.backend()?;
+    // One before the crowd and one after it, as backends have an order of their own.
+    let (before, after) = (Token::new(COUNT as u32, 0), Token::new(COUNT as u32 + 1, 0));
+    register(&mut backend, before, &first, Ready::READ, Mode::Level);
+    crowd.register(&mut backend, COUNT, Ready::WRITE, Mode::Level)?;
+    register(&mut backend, after, &last, Ready::READ, Mode::Level);
+    wait_once(&mut backend, Some(SOON));
+
+    send(&first_far, b"x");
+    send(&last_far, b"x");
+    let mut missing: BTreeSet<usize> = (0..COUNT + 2).collect();
+    for _ in 0..WAITS {
+        for index in indices(&wait_once(&mut backend, Some(SOON))) {
+            missing.remove(&index);
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "{} of {} ready sources are not reported in {WAITS} waits, {:?} the first of them",
+        missing.len(),
+        COUNT + 2,
+        missing.first().map(|index| token(*index)),
+    );
+    Ok(())
+}
+
+/// A descriptor beyond `FD_SETSIZE` works like any other or is refused with a reason.
+/// Setting its bit regardless writes over the stack: the oldest bug of `select`. And a
+/// number that is merely absurd costs no memory: an array that reaches up to it would.
+pub fn high_descriptor_numbers<B: Backend>(lab: &Lab<B>) -> Verdict {
+    #[cfg(unix)]
+    {
+        use crate::support::child::Child;
+        use crate::support::limits::high_descriptor;
+        use std::net::TcpStream;
+
+        let ((low, low_far), (near, far)) = (tcp_pair(), tcp_pair());
+        let high = TcpStream::from(high_descriptor(&near, 4_000)?);
+        let mut backend = lab.backend()?;
+        register(&mut backend, A, &low, Ready::READ, Mode::Level);
+        match try_register(&mut backend, token(1), RawSource::of(&high), Ready::READ, Mode::Level) {
+            Err(error) => assert!(!error.to_string().is_empty(), "refused without a reason"),
+            Ok(()) => {
+                quiet(&mut backend);
+                send(&far, b"x");
+                await_ready(&mut backend, token(1), Ready::READ);
+                drain(&high);
+                quiet(&mut backend);
+                deregister(&mut backend, token(1));
+            }
+        }
+        send(&low_far, b"x");
+        await_ready(&mut backend, A, Ready::READ);
+        drop(backend);
+
+        // In a child that cannot have much memory, and is killed if it wants to.
+        Child::fork(|| {
+            limit_memory(256 << 20)?;
+            let mut backend = lab.backend()?;
+            let absurd = RawSource::from_fd(i32::MAX);
+            if try_register(&mut backend, A, absurd, Ready::READ, Mode::Level).is_ok() {
+                await_ready(&mut backend, A, Ready::ERROR);
+                deregister(&mut backend, A);
+            }
+            Ok(())
+        })
+        .join(SOON * 2)?;
+    }
+    unix_only(lab, "Windows chooses the numbers of sockets")
+}
+
+/// Tokens far apart work, with the whole of their 31 bits of generation: the index is
+/// dense by custom, not by law.
+pub fn sparse_tokens<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let pairs = [tcp_pair(), tcp_pair(), tcp_pair()];
+    let tokens = [Token::new(70_000, Token::MAX_GENERATION), A, Token::new(3, 1 << 30)];
+    let mut backend = lab.backend()?;
+    for (token, (near, _)) in tokens.iter().zip(&pairs) {
+        register(&mut backend, *token, near, Ready::READ, Mode::Level);
+    }
+    for (token, (near, far)) in tokens.iter().zip(&pairs) {
+        quiet(&mut backend);
+        send(far, b"x");
+        let events = wait_for(&mut backend, SOON);
+        assert_eq!(events, [Event::Ready { token: *token, ready: Ready::READ }]);
+        modify(&mut backend, *token, Ready::READ, Mode::Oneshot);
+        await_ready(&mut backend, *token, Ready::READ);
+        drain(near);
+    }
+    for token in tokens {
+        deregister(&mut backend, token);
+    }
+    Ok(())
+}
+
+/// Registers `count` sources, makes a few ready at a time, and asserts that exactly
+/// those are reported.
+fn find_the_ready_ones<B: Backend>(lab: &Lab<B>, count: usize) -> Verdict {
+    let crowd = Crowd::new(count)?;
+    let mut backend = lab.backend()?;
+    crowd.register(&mut backend, count, Ready::READ, Mode::Level)?;
+    quiet(&mut backend);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    for few in [1, 7, 100] {
+        let ready: BTreeSet<usize> = (0..few).map(|_| random.below(count)).collect();
+        ready.iter().for_each(|index| crowd.make_readable(*index));
+        let mut seen = BTreeSet::new();
+        let started = Instant::now();
+        while seen != ready {
+            for index in indices(&wait_for(&mut backend, SOON)) {
+                assert!(ready.contains(&index), "{:?} is reported, not ready", token(index));
+                seen.insert(index);
+            }
+            assert!(started.elapsed() < SOON, "ready {ready:?}, reported {seen:?}");
+        }
+        ready.iter().for_each(|index| crowd.read(*index));
+        quiet(&mut backend);
+    }
+    for index in 0..count {
+        deregister(&mut backend, token(index));
+    }
+    crowd.make_readable(0);
+    quiet(&mut backend);
+    Ok(())
+}
+
+/// How a case about a thing of Unix ends elsewhere.
+fn unix_only<B>(_lab: &Lab<B>, why: &str) -> Verdict {
+    if cfg!(unix) { Ok(()) } else { Err(Skip::because(why)) }
+}
+
+fn token(index: usize) -> Token {
+    Token::new(index as u32, 0)
+}
+
+fn indices(events: &[Event]) -> impl Iterator<Item = usize> {
+    events.iter().map(|event| event.token().index() as usize)
+}
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Lets this process, a child, map no more than `more` bytes besides what it has.
+#[cfg(unix)]
+fn limit_memory(more: libc::rlim_t) -> Verdict {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = statm.and_then(|statm| statm.split(' ').next()?.parse::<libc::rlim_t>().ok());
+    let Some(pages) = pages else {
+        let why = "4,000 is fine or refused; no /proc to limit memory by and try the absurd";
+        return Err(Skip::because(why));
+    };
+    // SAFETY: it has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as libc::rlim_t;
+    let limit = libc::rlimit { rlim_cur: pages * page + more, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is a valid limit, only read.
+    match unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) } {
+        0 => Ok(()),
+        _ => Err(Skip::because(format!("RLIMIT_AS: {}", std::io::Error::last_os_error()))),
+    }
+}
+
+/// Many sources at one descriptor each. They are pairs, and both ends of each are
+/// sources: what makes one readable is its neighbour.
+mod crowd {
+    use super::*;
+
+    #[cfg(unix)]
+    type Socket = std::os::unix::net::UnixDatagram;
+    #[cfg(windows)]
+    type Socket = std::net::UdpSocket;
+
+    pub(super) struct Crowd(Vec<Socket>);
+
+    impl Crowd {
+        /// An even number of sources.
+        pub(super) fn new(count: usize) -> Result<Crowd, Skip> {
+            need_descriptors(count as u64)?;
+            let mut sockets = Vec::with_capacity(count);
+            while sockets.len() < count {
+                let (even, odd) = pair();
+                for socket in [&even, &odd] {
+                    socket.set_nonblocking(true).expect("a non-blocking socket");
+                }
+                sockets.extend([even, odd]);
+            }
+            Ok(Crowd(sockets))
+        }
+
+        /// Registers the first `count` sources, or says why the backend cannot.
+        /// Those before the one that it refused must work nevertheless.
+        pub(super) fn register(
+            &self,
+            backend: &mut impl Backend,
+            count: usize,
+            interest: Ready,
+            mode: Mode,
+        ) -> Verdict {
+            for (index, socket) in self.0[..count].iter().enumerate() {
+                let source = RawSource::of(socket);
+                if let Err(error) = try_register(backend, token(index), source, interest, mode) {
+                    assert!(index > 0, "the first source is refused: {error}");
+                    modify(backend, token(index - 1), Ready::WRITE, Mode::Level);
+                    await_ready(backend, token(index - 1), Ready::WRITE);
+                    let why = format!("takes {index} sources here, then {source:?}: {error}");
+                    return Err(Skip::because(why));
+                }
+            }
+            Ok(())
+        }
+
+        pub(super) fn make_readable(&self, index: usize) {
+            self.0[index ^ 1].send(b"x").expect("a datagram sent");
+        }
+
+        pub(super) fn read(&self, index: usize) {
+            let read = self.0[index].recv(&mut [0; 8]).expect("the datagram that was sent");
+            assert_eq!(read, 1);
+        }
+    }
+
+    #[cfg(unix)]
+    fn pair() -> (Socket, Socket) {
+        Socket::pair().expect("a pair of sockets")
+    }
+
+    #[cfg(windows)]
+    fn pair() -> (Socket, Socket) {
+        crate::support::sources::udp_pair()
+    }
+}

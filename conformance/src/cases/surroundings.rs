@@ -1,0 +1,397 @@
+//! Point 12: other threads, other pollers, other processes, and what is left behind.
+
+use std::time::{Duration, Instant};
+
+use poll_core::{Backend, Mode, RawSource, Ready, Wake};
+
+use crate::support::limits::{open_descriptors, without_descriptors};
+use crate::support::observe::{
+    A, B, C, SHORT, SOON, await_ready, deregister, modify, quiet, ready_of, register, try_register,
+    wait_for, wait_once,
+};
+use crate::support::operations::{Pending, submit};
+#[cfg(unix)]
+use crate::support::operations::{await_end, is_cancelled};
+use crate::support::sources::{drain, send, tcp_pair};
+use crate::{Lab, Skip, Verdict};
+
+const NOW: Option<Duration> = Some(Duration::ZERO);
+
+/// A backend is made on one thread, used on a second and dropped on a third: runtimes
+/// move their loops. Some kernels tie an object to the thread that made it.
+pub fn made_here_used_there<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let mut backend = lab.backend()?;
+    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    quiet(&mut backend);
+    let waker = backend.waker();
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            let mut backend = backend;
+            send(&far, b"x");
+            await_ready(&mut backend, A, Ready::READ);
+            drain(&near);
+            modify(&mut backend, A, Ready::READ, Mode::Oneshot);
+            quiet(&mut backend);
+            waker.wake().expect("a wake");
+            assert_returns(&mut backend, "woken from the thread that waits");
+            backend
+        });
+        let mut backend = there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        send(&far, b"y");
+        await_ready(&mut backend, A, Ready::READ);
+        scope.spawn(move || drop(backend));
+    });
+    Ok(())
+}
+
+/// Two backends watch one source and each is told: a descriptor can be shared between
+/// loops. One that deregisters leaves the other alone.
+pub fn two_backends_watch_one_source<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let (mut first, mut second) = (lab.backend()?, lab.backend()?);
+    register(&mut first, A, &near, Ready::READ, Mode::Level);
+    register(&mut second, B, &near, Ready::READ, Mode::Level);
+    quiet(&mut first);
+    quiet(&mut second);
+    send(&far, b"x");
+    await_ready(&mut first, A, Ready::READ);
+    await_ready(&mut second, B, Ready::READ);
+
+    deregister(&mut first, A);
+    quiet(&mut first);
+    await_ready(&mut second, B, Ready::READ);
+    drop(first);
+    drain(&near);
+    quiet(&mut second);
+    send(&far, b"y");
+    await_ready(&mut second, B, Ready::READ);
+    Ok(())
+}
+
+/// The backend's own descriptor is readable exactly while there is something to report:
+/// so a loop runs inside another one, of a toolkit that has its own.
+pub fn nested_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let mut backend = lab.backend()?;
+    let own = own_descriptor(&backend)?;
+    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    let mut outer = Outer::new(lab, own)?;
+    for _ in 0..3 {
+        // Tells the kernel of what has changed, as `raw_fd` asks for.
+        assert_eq!(wait_once(&mut backend, NOW), [], "nothing was sent");
+        outer.expect(false, "nothing to report");
+        send(&far, b"x");
+        outer.expect(true, "data to report");
+        let events = wait_once(&mut backend, NOW);
+        assert_eq!(ready_of(&events, A), Ready::READ, "the outer poller said so");
+        drain(&near);
+    }
+    assert_eq!(backend.raw_fd(), Some(own), "the descriptor changes");
+    Ok(())
+}
+
+/// A wake makes the backend's own descriptor readable, even if the backend is not
+/// waiting: the outer poller is what sleeps. Saving the system call because "nobody
+/// waits" would leave it asleep.
+pub fn a_wake_shows_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    waker.wake().expect("a wake before anybody asks for the descriptor");
+    let own = own_descriptor(&backend)?;
+    let mut outer = Outer::new(lab, own)?;
+    for _ in 0..3 {
+        outer.expect(true, "a wake to answer");
+        assert_returns(&mut backend, "woken before");
+        assert_eq!(wait_once(&mut backend, NOW), []);
+        outer.expect(false, "the wake was answered");
+        let waker = waker.clone();
+        std::thread::spawn(move || waker.wake()).join().expect("a thread").expect("a wake");
+    }
+    Ok(())
+}
+
+/// After `after_fork` a child has all that its parent had: sources that were watched,
+/// silent or spent are so, wakers that were cloned before the fork wake it, and what
+/// was in flight goes on in the parent alone.
+pub fn a_forked_child_carries_on<B: Backend>(lab: &Lab<B>) -> Verdict {
+    #[cfg(unix)]
+    {
+        let pairs = [tcp_pair(), tcp_pair(), tcp_pair()];
+        let pending = Pending::new(&lab.backend()?).ok();
+        let mut backend = lab.backend()?;
+        let waker = backend.waker();
+        let modes = [
+            (A, Ready::READ, Mode::Level),
+            (B, Ready::WRITE, Mode::Oneshot),
+            (C, Ready::NONE, Mode::Level),
+        ];
+        for ((token, interest, mode), (near, _)) in modes.into_iter().zip(&pairs) {
+            register(&mut backend, token, near, interest, mode);
+        }
+        await_ready(&mut backend, B, Ready::WRITE); // And spent.
+        if let Some(pending) = &pending {
+            submit(&mut backend, A, pending.op);
+        }
+        quiet(&mut backend);
+
+        in_a_child(&mut backend, |backend| {
+            if pending.is_some() {
+                let result = await_end(backend, A);
+                assert!(is_cancelled(result), "in flight in the parent; here {result:?}");
+            }
+            quiet(backend);
+            for (near, far) in &pairs {
+                send(far, b"x");
+                await_arrival(near);
+            }
+            await_ready(backend, A, Ready::READ);
+            for (near, _) in &pairs {
+                drain(near);
+            }
+            quiet(backend); // Not the spent, nor the silent.
+
+            modify(backend, B, Ready::WRITE, Mode::Oneshot);
+            await_ready(backend, B, Ready::WRITE);
+            modify(backend, C, Ready::READ, Mode::Level);
+            send(&pairs[2].1, b"y");
+            await_ready(backend, C, Ready::READ);
+            deregister(backend, C);
+            let (near, far) = tcp_pair();
+            register(backend, C.next(), &near, Ready::READ, Mode::Level);
+            send(&far, b"z");
+            await_ready(backend, C.next(), Ready::READ);
+            drain(&near);
+
+            waker.wake().expect("a wake by a waker from before the fork");
+            assert_returns(backend, "woken by a waker from before the fork");
+            backend.waker().wake().expect("a wake by a waker of the child");
+            assert_returns(backend, "woken by a waker of the child");
+            quiet(backend);
+            deregister(backend, C.next());
+            Ok(())
+        })?;
+    }
+    needs_fork(lab)
+}
+
+/// Whatever a child does with its copy, the parent's backend goes on as if nothing had
+/// happened. An `epoll` is shared by a fork: a child that cleans up by deregistering
+/// used to silence its parent.
+pub fn a_parent_survives_its_child<B: Backend>(lab: &Lab<B>) -> Verdict {
+    #[cfg(unix)]
+    {
+        let ((near, far), (idle, idle_far)) = (tcp_pair(), tcp_pair());
+        let pending = Pending::new(&lab.backend()?).ok();
+        let mut backend = lab.backend()?;
+        let waker = backend.waker();
+        register(&mut backend, A, &near, Ready::READ, Mode::Level);
+        register(&mut backend, B, &idle, Ready::READ, Mode::Oneshot);
+        if let Some(pending) = &pending {
+            submit(&mut backend, A, pending.op);
+        }
+        quiet(&mut backend);
+
+        in_a_child(&mut backend, |backend| {
+            waker.wake().expect("a wake that is the child's alone");
+            assert_returns(backend, "woken in the child");
+            // No data: that would be the parent's as well.
+            modify(backend, B, Ready::WRITE, Mode::Level);
+            await_ready(backend, B, Ready::WRITE);
+            deregister(backend, A);
+            deregister(backend, B);
+            Ok(())
+        })?;
+
+        // Neither the child's wake, nor its events, nor its end are to be noticed.
+        let started = Instant::now();
+        assert_eq!(wait_once(&mut backend, Some(SHORT)), [], "left over from the child");
+        assert!(started.elapsed() >= SHORT, "the child's wake ended a wait of the parent");
+        send(&far, b"y");
+        await_ready(&mut backend, A, Ready::READ);
+        drain(&near);
+        send(&idle_far, b"y");
+        await_ready(&mut backend, B, Ready::READ);
+        quiet(&mut backend);
+        waker.wake().expect("a wake in the parent");
+        assert_returns(&mut backend, "woken in the parent");
+        if let Some(pending) = &pending {
+            pending.send();
+            pending.assert_seen(await_end(&mut backend, A));
+        }
+        deregister(&mut backend, A);
+        deregister(&mut backend, B);
+    }
+    needs_fork(lab)
+}
+
+/// A backend that is dropped, in whatever state, takes all of its descriptors along.
+pub fn no_descriptor_is_left_behind<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const BACKENDS: usize = 20;
+    // Windows opens and closes handles of its own meanwhile; a leak is one a backend.
+    const SLACK: usize = if cfg!(windows) { BACKENDS / 2 } else { 0 };
+    let ((near, far), (other, _peer)) = (tcp_pair(), tcp_pair());
+    let pending = Pending::new(&lab.backend()?).ok();
+    send(&far, b"x");
+    let use_one = || -> Verdict {
+        let mut backend = lab.backend()?;
+        let (waker, _) = (backend.waker(), backend.raw_fd());
+        register(&mut backend, A, &near, Ready::READ, Mode::Level);
+        register(&mut backend, B, &other, Ready::READ, Mode::Oneshot);
+        let twice = try_register(&mut backend, C, RawSource::of(&near), Ready::READ, Mode::Level);
+        assert!(twice.is_err(), "a source twice");
+        await_ready(&mut backend, A, Ready::READ);
+        deregister(&mut backend, A);
+        if let Some(pending) = &pending {
+            submit(&mut backend, A, pending.op);
+        }
+        waker.wake().expect("a wake");
+        wait_once(&mut backend, NOW);
+        drop(backend);
+        waker.wake().expect("a wake after the end");
+        Ok(())
+    };
+    use_one()?; // What is made once and kept for the whole process is made now.
+    let before = open_descriptors()?;
+    for _ in 0..BACKENDS {
+        use_one()?;
+    }
+    let after = open_descriptors()?;
+    assert!(
+        after <= before + SLACK,
+        "{before} descriptors were open, and {after} are, after {BACKENDS} backends came and went"
+    );
+    Ok(())
+}
+
+/// Time is the backend's, so that a simulated one can own it: it never goes backwards,
+/// and a wait that ran its full length moved it by that much.
+pub fn time_only_goes_forward<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let mut backend = lab.backend()?;
+    let mut last = backend.now();
+    for round in 0..1_000 {
+        if round % 100 == 0 {
+            let (timeout, started) = (Duration::from_millis(3), backend.now());
+            assert_eq!(wait_once(&mut backend, Some(timeout)), []);
+            let passed = backend.now().saturating_sub(started);
+            assert!(passed >= timeout, "a wait of {timeout:?} moved time by {passed:?}");
+        }
+        let now = backend.now();
+        assert!(now >= last, "time goes backwards: {now:?} after {last:?}");
+        last = now;
+    }
+    Ok(())
+}
+
+/// Out of descriptors, a new backend is an error (a server under load must not die of
+/// it), and not one that means "this machine cannot": the backends that exist work on.
+pub fn out_of_descriptors_is_an_error<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    without_descriptors(|| -> Verdict {
+        match lab.try_backend() {
+            Ok(_) => return Err(Skip::because("needs no descriptors of its own")),
+            Err(error) => assert_ne!(
+                error.kind(),
+                std::io::ErrorKind::Unsupported,
+                "the machine can; there are just no descriptors left: {error}"
+            ),
+        }
+        register(&mut backend, A, &near, Ready::READ, Mode::Level);
+        quiet(&mut backend);
+        waker.wake().expect("a wake without descriptors");
+        assert_returns(&mut backend, "woken without descriptors");
+        send(&far, b"x");
+        await_ready(&mut backend, A, Ready::READ);
+        deregister(&mut backend, A);
+        Ok(())
+    })??;
+    drop(lab.backend()?); // There are descriptors again.
+    Ok(())
+}
+
+/// Asserts that a wait ends long before its time, for the reason given.
+#[track_caller]
+fn assert_returns(backend: &mut impl Backend, why: &str) {
+    let started = Instant::now();
+    wait_once(backend, Some(SOON));
+    assert!(started.elapsed() < SOON / 2, "{why}, the wait goes on");
+}
+
+fn own_descriptor(backend: &impl Backend) -> Result<RawSource, Skip> {
+    backend.raw_fd().ok_or_else(|| Skip::because("has no descriptor of its own"))
+}
+
+/// What watches a backend's own descriptor: `poll(2)`, and a second backend of the kind.
+struct Outer<B> {
+    inner: RawSource,
+    second: B,
+}
+
+impl<B: Backend> Outer<B> {
+    fn new(lab: &Lab<B>, inner: RawSource) -> Result<Outer<B>, Skip> {
+        let mut second = lab.backend()?;
+        try_register(&mut second, C, inner, Ready::READ, Mode::Level)
+            .unwrap_or_else(|error| panic!("a backend cannot be watched by another: {error}"));
+        Ok(Outer { inner, second })
+    }
+
+    /// Asserts that both see the backend ready, or that neither does.
+    #[track_caller]
+    fn expect(&mut self, ready: bool, why: &str) {
+        let limit = if ready { SOON } else { SHORT };
+        let polled = readable(self.inner, limit);
+        assert_eq!(polled, ready, "readable for poll(2), with {why}");
+        let seen = ready_of(&wait_for(&mut self.second, limit), C).contains(Ready::READ);
+        assert_eq!(seen, ready, "readable in a backend of the same kind, with {why}");
+    }
+}
+
+/// True if `source` is readable within `limit`, in the words of `poll(2)`.
+#[cfg(unix)]
+fn readable(source: RawSource, limit: Duration) -> bool {
+    let mut polled = libc::pollfd { fd: source.fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `polled` is one valid entry, and outlives the call.
+    let count = unsafe { libc::poll(&mut polled, 1, limit.as_millis() as libc::c_int) };
+    assert!(count >= 0, "poll: {}", std::io::Error::last_os_error());
+    polled.revents & libc::POLLIN != 0
+}
+
+/// No backend has a descriptor of its own on Windows.
+#[cfg(windows)]
+fn readable(_source: RawSource, _limit: Duration) -> bool {
+    true
+}
+
+/// Waits until data has arrived at a source that the backend does not report.
+#[cfg(unix)]
+fn await_arrival(near: &std::net::TcpStream) {
+    assert!(readable(RawSource::of(near), SOON), "what was sent does not arrive");
+}
+
+/// Runs `body` on the backend in a forked child, and drops the backend there.
+#[cfg(unix)]
+fn in_a_child<B: Backend>(backend: &mut B, body: impl FnOnce(&mut B) -> Verdict) -> Verdict {
+    use crate::support::child::Child;
+
+    let child = Child::fork(|| {
+        match backend.after_fork() {
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                return Err(Skip::because(error.to_string()));
+            }
+            other => other.unwrap_or_else(|error| panic!("after_fork: {error}")),
+        }
+        body(backend)?;
+        // SAFETY: this copy is the child's alone, and the child ends without looking at
+        // it again.
+        unsafe { std::ptr::drop_in_place(backend) };
+        Ok(())
+    });
+    child.join(SOON * 3)
+}
+
+/// How a case about a fork ends elsewhere.
+fn needs_fork<B>(_lab: &Lab<B>) -> Verdict {
+    if cfg!(unix) { Ok(()) } else { Err(Skip::because("Windows has no fork")) }
+}

@@ -1,0 +1,167 @@
+//! Starting operations and waiting for their ends.
+
+use std::io::{self, IoSliceMut};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use poll_core::{Backend, Event, Lent, Op, OpKind, RawBuf, RawBufs, RawSource, Ready, Token};
+
+use super::observe::{SOON, wait_for};
+use super::sources::{drain, reset, send, tcp_pair};
+use crate::Skip;
+
+/// What an operation says with one `Done`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) result: Result<usize, i32>,
+    pub(crate) more: bool,
+    pub(crate) lent: Option<Lent>,
+}
+
+/// Starts an operation that must start.
+pub(crate) fn submit<T: Backend>(backend: &mut T, token: Token, op: Op) {
+    try_submit(backend, token, op)
+        .unwrap_or_else(|error| panic!("submit {:?} as {token:?}: {error}", op.kind()));
+}
+
+/// Starts an operation that may be refused.
+pub(crate) fn try_submit<T: Backend>(backend: &mut T, token: Token, op: Op) -> io::Result<()> {
+    // SAFETY: cases make sources and memory before the backend, so that these are
+    // there until it is dropped, and touch the memory of no operation in flight.
+    unsafe { backend.submit(token, op) }
+}
+
+/// Waits until the operation has reported once.
+pub(crate) fn await_report<T: Backend>(backend: &mut T, token: Token) -> Done {
+    let started = Instant::now();
+    while started.elapsed() < SOON {
+        let events = wait_for(backend, SOON.saturating_sub(started.elapsed()));
+        let mut reports = dones(&events, token).into_iter();
+        if let Some(done) = reports.next() {
+            let rest: Vec<_> = reports.collect();
+            assert!(rest.is_empty(), "{token:?} reports {done:?} and then {rest:?}");
+            return done;
+        }
+    }
+    panic!("the operation {token:?} never reports");
+}
+
+/// Waits until the operation is over, and gives the result of its last report.
+pub(crate) fn await_end<T: Backend>(backend: &mut T, token: Token) -> Result<usize, i32> {
+    let done = await_report(backend, token);
+    assert!(!done.more, "{token:?} should be over, and says that it goes on: {done:?}");
+    done.result
+}
+
+/// What `events` say about the operation.
+pub(crate) fn dones(events: &[Event], token: Token) -> Vec<Done> {
+    let about = |event: &Event| match *event {
+        Event::Done { token: of, result, more, lent } if of == token => {
+            Some(Done { result, more, lent })
+        }
+        _ => None,
+    };
+    events.iter().filter_map(about).collect()
+}
+
+/// True if an operation ended because it was cancelled.
+pub(crate) fn is_cancelled(result: Result<usize, i32>) -> bool {
+    #[cfg(unix)]
+    const CANCELLED: i32 = libc::ECANCELED;
+    #[cfg(windows)]
+    const CANCELLED: i32 = windows_sys::Win32::Foundation::ERROR_OPERATION_ABORTED as i32;
+    result == Err(CANCELLED)
+}
+
+/// The error that an operation failed with.
+pub(crate) fn error_of(result: Result<usize, i32>) -> io::Error {
+    match result {
+        Ok(count) => panic!("an operation that cannot succeed gives {count}"),
+        Err(code) => io::Error::from_raw_os_error(code),
+    }
+}
+
+/// An operation that has nothing to do until its peer sends.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) op: Op,
+    memory: Vec<u8>,
+    near: TcpStream,
+    far: TcpStream,
+    /// The list that a `Read` names.
+    _list: Vec<IoSliceMut<'static>>,
+}
+
+impl Pending {
+    /// The kinds that wait, the most interesting first.
+    const KINDS: [OpKind; 3] = [OpKind::Recv, OpKind::Read, OpKind::Poll];
+
+    /// One of a kind that the backend performs.
+    pub(crate) fn new(backend: &impl Backend) -> Result<Pending, Skip> {
+        let performed = Pending::KINDS.into_iter().find(|kind| backend.supports(*kind));
+        performed.map(Pending::of).ok_or_else(|| Skip::because("performs no operations"))
+    }
+
+    fn of(kind: OpKind) -> Pending {
+        let (near, far) = tcp_pair();
+        let mut memory = vec![0; 16];
+        let mut list = vec![lent_slice(&mut memory)];
+        let source = RawSource::of(&near);
+        let op = match kind {
+            OpKind::Recv => Op::Recv { source, buf: RawBuf::filling(&mut memory) },
+            OpKind::Read => Op::Read { source, bufs: RawBufs::filling(&mut list), offset: None },
+            _ => Op::Poll { source, interest: Ready::READ },
+        };
+        Pending { op, memory, near, far, _list: list }
+    }
+
+    /// The source that the operation is about.
+    pub(crate) fn source(&self) -> &TcpStream {
+        &self.near
+    }
+
+    /// The peer sends.
+    pub(crate) fn send(&self) {
+        send(&self.far, b"hello");
+    }
+
+    /// Asserts that the operation has seen what was sent. Reads what it left.
+    pub(crate) fn assert_seen(&self, result: Result<usize, i32>) {
+        match self.op.kind() {
+            OpKind::Poll => {
+                assert_poll(result);
+                drain(&self.near);
+            }
+            _ => {
+                assert_eq!(result, Ok(5), "five bytes were sent");
+                assert_eq!(&self.memory[..5], b"hello", "something else than what was sent");
+            }
+        }
+    }
+
+    /// The peer closes. Gives what must outlive the operation.
+    pub(crate) fn close_peer(self) -> (Op, impl Sized) {
+        drop(self.far);
+        (self.op, (self.memory, self.near, self._list))
+    }
+
+    /// The peer resets the connection. Gives what must outlive the operation.
+    pub(crate) fn reset_peer(self) -> (Op, impl Sized) {
+        reset(self.far);
+        (self.op, (self.memory, self.near, self._list))
+    }
+}
+
+/// Asserts that a poll for `READ` has seen it.
+pub(crate) fn assert_poll(result: Result<usize, i32>) {
+    let bits = result.expect("a poll that succeeds");
+    let ready = Ready::from_bits_truncate(bits as u8);
+    assert!(ready.contains(Ready::READ), "a poll for READ ends with {ready:?}");
+}
+
+/// The whole of `memory` as an entry of a list that is kept beside it.
+pub(crate) fn lent_slice(memory: &mut [u8]) -> IoSliceMut<'static> {
+    let (start, len) = (memory.as_mut_ptr(), memory.len());
+    // SAFETY: the callers keep the memory, which is on the heap, as long as the list.
+    IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(start, len) })
+}
