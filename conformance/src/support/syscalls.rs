@@ -7,7 +7,8 @@
 //!
 //! On Linux a tracer looks at every system call of the calling thread between two
 //! marks. It is a process (a thread cannot trace its siblings) that shares this
-//! one's table of descriptors, so that it keeps none of them open for longer.
+//! one's table of descriptors, so that it keeps none of them open for longer. What a
+//! model of another kernel does between marks of its own is one call to that kernel.
 
 use crate::Skip;
 
@@ -77,7 +78,7 @@ fn name(number: usize) -> String {
 
 #[cfg(target_os = "linux")]
 fn name(number: usize) -> String {
-    const NAMES: [(libc_long, &str); 12] = [
+    const NAMES: [(libc_long, &str); 13] = [
         (libc::SYS_read, "read"),
         (libc::SYS_write, "write"),
         (libc::SYS_close, "close"),
@@ -90,6 +91,7 @@ fn name(number: usize) -> String {
         (libc::SYS_io_uring_register, "io_uring_register"),
         (libc::SYS_futex, "futex"),
         (libc::SYS_recvfrom, "recvfrom"),
+        (libc::SYS_getpriority, "to a modelled kernel"),
     ];
     #[cfg(target_arch = "x86_64")]
     const OLD: [(libc_long, &str); 3] = [
@@ -115,6 +117,9 @@ mod tracer {
     /// A `getpriority` of these "users" starts and ends the counting. They do not exist.
     const START: u64 = 0x7a11_0001;
     const STOP: u64 = 0x7a11_0002;
+    /// All from here on, and this itself, is one call to a kernel that is modelled.
+    const ENTER: u64 = 0x7a11_0003;
+    const LEAVE: u64 = 0x7a11_0004;
 
     /// Runs `measured` on this thread and counts its system calls.
     ///
@@ -224,7 +229,7 @@ mod tracer {
 
     fn count_until_stop(thread: libc::pid_t) -> [u32; NUMBERS] {
         let mut counts = [0; NUMBERS];
-        let mut counting = false;
+        let (mut counting, mut modelled) = (false, false);
         while let Some(signal) = stopped(thread) {
             let mut deliver = 0;
             if signal == libc::SIGTRAP | 0x80 {
@@ -238,8 +243,12 @@ mod tracer {
                             ptrace(libc::PTRACE_DETACH as usize, thread, 0, 0);
                             break;
                         }
-                        _ if counting => counts[(info.number as usize).min(NUMBERS - 1)] += 1,
-                        _ => {}
+                        LEAVE if marked => modelled = false,
+                        _ if modelled || !counting => {}
+                        mark => {
+                            counts[(info.number as usize).min(NUMBERS - 1)] += 1;
+                            modelled = marked && mark == ENTER;
+                        }
                     }
                 }
             } else if signal != libc::SIGTRAP {
@@ -306,6 +315,20 @@ mod tracer {
             };
             assert_eq!(calls.of(libc::SYS_getppid), 3);
             assert_eq!(calls.total(), 3, "{calls:?}");
+        }
+
+        #[test]
+        fn what_a_modelled_kernel_does_is_one_call() {
+            let call_modelled = || {
+                mark(ENTER);
+                // SAFETY: it has no preconditions.
+                unsafe { libc::syscall(libc::SYS_getppid) };
+                mark(LEAVE);
+            };
+            match count(|| (0..3).for_each(|_| call_modelled())) {
+                Ok(((), calls)) => assert_eq!(calls.total(), 3, "{calls:?}"),
+                Err(skip) => eprintln!("skip: {}", skip.reason()),
+            }
         }
 
         #[test]
