@@ -1,0 +1,481 @@
+//! A [backend](poll_core::Backend) over the I/O completion ports of Windows.
+//!
+#![cfg_attr(windows, doc = "```")]
+#![cfg_attr(not(windows), doc = "```ignore")]
+//! use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+//! use poll_iocp::Iocp;
+//!
+//! let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+//! socket.send_to(b"hello", socket.local_addr()?)?;
+//!
+//! let (mut iocp, mut events) = (Iocp::new()?, Vec::new());
+//! let token = Token::new(0, 0);
+//! // SAFETY: `socket` outlives `iocp`'s interest in it.
+//! unsafe { iocp.register(token, RawSource::of(&socket), Ready::READ, Mode::Level) }?;
+//! iocp.wait(None, &mut events)?;
+//! assert_eq!(events, [Event::Ready { token, ready: Ready::READ }]);
+//! iocp.deregister(token)?;
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! # How it works
+//!
+//! A completion port tells what has ended, not what could begin. Readiness comes
+//! from *AFD polls*, requests to the socket driver that end when a socket is ready;
+//! `select` and `WSAPoll` are made of them too.
+//!
+//! - `register` finds the socket of the driver under layers that other software may
+//!   have put over it. What is no socket is an error: readiness exists for sockets
+//!   only on Windows.
+//! - `modify` is only noted. The next `wait` starts a poll for each source that wants
+//!   one. A poll in flight cannot be changed: if a source wants something else by
+//!   then, its poll is cancelled and another started, which is two system calls.
+//! - Silence is lazy: a poll in flight stays when its source wants nothing. When it
+//!   ends it is swallowed; if its interest comes back before, that costs nothing.
+//! - `deregister` cancels the poll and forgets it. The memory that the kernel writes
+//!   to belongs to the poll, not to the source, and lives until the poll has ended.
+//! - `wait` dequeues up to 512 packets at once, oldest first, so no source starves.
+//! - A poll is a one-shot, so [`Mode::Oneshot`] is free. [`Mode::Level`] costs a new
+//!   poll for each report, started by the next `wait` if the source still wants it: what
+//!   the caller has emptied by then is not reported. [`Mode::Edge`] is `Unsupported`.
+//! - A wake posts a packet if the backend sleeps, and only sets a flag if not.
+//! - Waits shorter than 100 ms end by a high-resolution timer, longer ones at a tick of
+//!   the system clock, which comes every 15.6 ms or more often.
+//! - `raw_fd` is `None`: a completion port cannot be watched by another poller. There
+//!   is no `fork`, so `after_fork` is `Unsupported`.
+//! - Dropping the backend cancels all polls and waits for them to end.
+//!
+//! There are no [operations](poll_core::Op) yet.
+//!
+//! | `AFD_POLL_…` | polled for | `Ready` |
+//! |---|---|---|
+//! | `RECEIVE`, `ACCEPT` | `READ` | `READ` |
+//! | `SEND` | `WRITE` | `WRITE` |
+//! | `RECEIVE_EXPEDITED` | `PRIORITY` | `PRIORITY` |
+//! | `DISCONNECT` | `READ`, `DISCONNECT` | `READ`; `DISCONNECT`, if asked for |
+//! | `ABORT`, `CONNECT_FAIL` | always | `ERROR`, `HANGUP`, and what was asked for of `READ` and `WRITE` |
+//! | `LOCAL_CLOSE` | always | `ERROR`; then the source sleeps |
+//!
+//! # Platforms
+//!
+//! Windows 10 and later; elsewhere this crate is empty. Before version 1803 of Windows
+//! 10, all timeouts end at a tick. A process that may not open `\Device\Afd`, as in some
+//! sandboxes, gets `Unsupported` from [`Iocp::new`].
+//!
+//! This crate has been tested under Wine 8 only, and the high-resolution timer, which
+//! Wine lacks, not at all. Under Wine, `DISCONNECT` shows only once both directions are
+//! closed, and each socket event costs time proportional to the number of polls in flight.
+#![cfg(windows)]
+
+mod afd;
+mod port;
+mod timer;
+mod waker;
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::mem;
+use std::os::windows::io::RawSocket;
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use poll_core::{Backend, Doorbell, Event, Mode, RawSource, Ready, Registry, Token};
+use windows_sys::Win32::Foundation::{
+    ERROR_NO_SYSTEM_RESOURCES, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_ENOUGH_QUOTA,
+    ERROR_TOO_MANY_OPEN_FILES,
+};
+use windows_sys::Win32::Networking::WinSock::{
+    SIO_BASE_HANDLE, SIO_BSP_HANDLE, SIO_BSP_HANDLE_POLL, SIO_BSP_HANDLE_SELECT, SO_TYPE, SOCKET,
+    SOCKET_ERROR, SOL_SOCKET, WSAENOTSOCK, WSAIoctl, getsockopt,
+};
+
+use afd::{Poll, Polls};
+use port::{Batch, Key, Packet, Port};
+use timer::Timer;
+use waker::Door;
+
+pub use waker::Waker;
+
+/// How many packets one system call dequeues at most.
+const BATCH: usize = 512;
+
+/// Waits that are shorter are worth the system calls that set a timer.
+const PRECISE: Duration = Duration::from_millis(100);
+
+/// How long a drop waits for cancelled polls to end. They end at once, unless a
+/// driver is broken.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// More layers than anyone has ever put over a socket.
+const LAYERS: usize = 16;
+
+/// A poller over an I/O completion port.
+#[derive(Debug)]
+pub struct Iocp {
+    /// The port, shared with the wakers, which may outlive the backend.
+    door: Arc<Door>,
+    sources: Registry<Source>,
+    /// Outlive their sources: the kernel writes to a poll until it ends.
+    polls: Polls,
+    /// Sources that may want another poll than they have, for the next wait to see.
+    changed: Vec<Token>,
+    /// Takes the place of `changed` while that is gone through.
+    spare: Vec<Token>,
+    /// Where the system has one.
+    timer: Option<Timer>,
+    batch: Batch,
+}
+
+/// The state of a registration.
+#[derive(Debug)]
+struct Source {
+    /// The driver's own socket, below all layers.
+    base: RawSocket,
+    /// What was asked for; nothing, if the source sleeps.
+    wanted: Ready,
+    mode: Mode,
+    /// The poll in flight, and what it polls for.
+    armed: Option<(Poll, u32)>,
+    /// The source is in `changed`.
+    queued: bool,
+}
+
+impl Iocp {
+    /// Makes a completion port and opens the socket driver.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the driver cannot be opened; or what the system lacks.
+    pub fn new() -> io::Result<Iocp> {
+        let door = Arc::new(Door { port: Port::new()?, bell: Doorbell::default() });
+        let mut polls = Polls::default();
+        polls.reserve(&door.port, 1).map_err(no_driver)?;
+        Ok(Iocp {
+            door,
+            sources: Registry::default(),
+            polls,
+            changed: Vec::new(),
+            spare: Vec::new(),
+            timer: Timer::new(),
+            batch: Batch::new(BATCH),
+        })
+    }
+}
+
+impl Backend for Iocp {
+    type Waker = Waker;
+
+    fn waker(&self) -> Waker {
+        Waker(self.door.clone())
+    }
+
+    unsafe fn register(
+        &mut self,
+        token: Token,
+        source: RawSource,
+        interest: Ready,
+        mode: Mode,
+    ) -> io::Result<()> {
+        check(mode)?;
+        let base = base_socket(source.socket())?;
+        // The handles that a poll needs are made here, where failing harms nobody.
+        self.polls.reserve(&self.door.port, self.sources.len() + 1)?;
+        let wanted = interest & Ready::INTEREST;
+        let state = Source { base, wanted, mode, armed: None, queued: true };
+        self.sources.insert(token, source, state)?;
+        self.changed.push(token);
+        Ok(())
+    }
+
+    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+        check(mode)?;
+        let source = self.sources.get_mut(token)?;
+        source.wanted = interest & Ready::INTEREST;
+        source.mode = mode;
+        if !mem::replace(&mut source.queued, true) {
+            self.changed.push(token);
+        }
+        Ok(())
+    }
+
+    fn deregister(&mut self, token: Token) -> io::Result<()> {
+        let (_, source) = self.sources.remove(token)?;
+        if let Some((poll, _)) = source.armed {
+            self.polls.abandon(poll);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let before = events.len();
+        let started = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let left = |timeout: Duration| match started {
+            Some(started) => timeout.saturating_sub(started.elapsed()),
+            None => Duration::ZERO,
+        };
+        loop {
+            self.flush(events)?;
+            let mut pause = timeout.map(left);
+            if events.len() > before {
+                pause = Some(Duration::ZERO);
+            }
+            if pause != Some(Duration::ZERO) && !self.door.bell.sleep() {
+                pause = Some(Duration::ZERO); // Someone has knocked.
+            }
+            if let (Some(timer), Some(pause)) = (&mut self.timer, pause)
+                && !pause.is_zero()
+                && pause < PRECISE
+            {
+                // Without it, the port's own timeout ends the wait, only later.
+                let _ = timer.start(&self.door.port, pause);
+            }
+            let dequeued = self.door.port.dequeue(&mut self.batch, pause);
+            let woken = self.door.bell.wake_up();
+            dequeued?;
+            for index in 0..self.batch.len() {
+                self.receive(self.batch.get(index), events);
+            }
+            let over = timeout.is_some_and(|timeout| left(timeout).is_zero());
+            if woken || over || events.len() > before {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Iocp {
+    /// Starts the polls that are wanted and not in flight. What cannot be polled is
+    /// reported.
+    fn flush(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let mut changed = mem::replace(&mut self.changed, mem::take(&mut self.spare));
+        let mut result = Ok(());
+        for token in changed.drain(..) {
+            if result.is_ok() {
+                result = self.arm(token, events);
+            }
+            if result.is_err() {
+                self.changed.push(token); // The next wait tries again.
+            }
+        }
+        self.spare = changed;
+        result
+    }
+
+    /// Gives a source the poll that it wants. An error is about the backend, and
+    /// the source is as it was.
+    fn arm(&mut self, token: Token, events: &mut Vec<Event>) -> io::Result<()> {
+        let Ok(source) = self.sources.get_mut(token) else {
+            return Ok(()); // Deregistered since.
+        };
+        let flags = flags_of(source.wanted);
+        let as_it_should_be = match source.armed {
+            Some((_, armed)) => flags == 0 || flags == armed,
+            None => flags == 0,
+        };
+        if !as_it_should_be {
+            self.polls.reserve(&self.door.port, 0)?;
+            match self.polls.start(token, source.base, flags) {
+                Ok(poll) => {
+                    if let Some((old, _)) = source.armed.replace((poll, flags)) {
+                        self.polls.abandon(old);
+                    }
+                }
+                // The socket was closed, or its driver wants nothing of it.
+                Err(_) => {
+                    let ready = source.wanted.report(Ready::ERROR);
+                    source.wanted = Ready::NONE;
+                    events.push(Event::Ready { token, ready });
+                }
+            }
+        }
+        source.queued = false;
+        Ok(())
+    }
+
+    fn receive(&mut self, packet: Packet, events: &mut Vec<Event>) {
+        if packet.key == Key::Poll as usize {
+            if let Some((token, flags)) = self.polls.finish(packet.context) {
+                self.report(token, flags, events);
+            }
+        } else if packet.key == Key::Timer as usize
+            && let Some(timer) = &mut self.timer
+        {
+            timer.expired();
+        }
+        // A wake has no news: the doorbell has told it already.
+    }
+
+    /// The poll of a source has ended.
+    fn report(&mut self, token: Token, flags: u32, events: &mut Vec<Event>) {
+        let source = self.sources.get_mut(token).expect("else its poll was abandoned");
+        source.armed = None;
+        let ready = source.wanted.report(seen(flags));
+        if !ready.is_empty() {
+            events.push(Event::Ready { token, ready });
+        }
+        let spent = source.mode == Mode::Oneshot && !ready.is_empty();
+        if spent || flags & afd::LOCAL_CLOSE != 0 {
+            source.wanted = Ready::NONE;
+        }
+        if !source.wanted.is_empty() && !mem::replace(&mut source.queued, true) {
+            self.changed.push(token);
+        }
+    }
+}
+
+impl Drop for Iocp {
+    fn drop(&mut self) {
+        self.polls.abandon_all();
+        let started = Instant::now();
+        while self.polls.in_flight() > 0 && started.elapsed() < PATIENCE {
+            if self.door.port.dequeue(&mut self.batch, Some(PATIENCE)).is_err() {
+                return;
+            }
+            for index in 0..self.batch.len() {
+                let packet = self.batch.get(index);
+                if packet.key == Key::Poll as usize {
+                    self.polls.finish(packet.context);
+                }
+            }
+        }
+    }
+}
+
+fn check(mode: Mode) -> io::Result<()> {
+    if mode == Mode::Edge {
+        let why = "AFD polls have no edge mode: use Mode::Oneshot or Mode::Level";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(())
+}
+
+/// The driver's own socket. Layered service providers (firewalls, proxies) may hand
+/// out sockets of their own, which the driver does not know.
+fn base_socket(socket: RawSocket) -> io::Result<RawSocket> {
+    check_socket(socket)?;
+    let mut layer = socket;
+    for _ in 0..LAYERS {
+        let error = match layer_below(layer, SIO_BASE_HANDLE) {
+            Ok(base) => return Ok(base),
+            Err(error) => error,
+        };
+        // Some providers refuse that, against the rules, but go down by one layer.
+        let ways = [SIO_BSP_HANDLE_SELECT, SIO_BSP_HANDLE_POLL, SIO_BSP_HANDLE];
+        let below = ways.iter().find_map(|&way| layer_below(layer, way).ok());
+        match below.filter(|&below| below != layer) {
+            Some(below) => layer = below,
+            None => return Err(error),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket has no end of layers"))
+}
+
+/// Tells sockets from everything else. `SIO_BASE_HANDLE` does so too on Windows,
+/// but under Wine it takes any handle.
+fn check_socket(socket: RawSocket) -> io::Result<()> {
+    let (mut kind, mut len) = (0i32, size_of::<i32>() as i32);
+    let kind_ptr = (&raw mut kind).cast();
+    // SAFETY: the output buffer is `kind`, of the size given.
+    let result = unsafe { getsockopt(socket as SOCKET, SOL_SOCKET, SO_TYPE, kind_ptr, &mut len) };
+    if result != SOCKET_ERROR {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(WSAENOTSOCK) {
+        return Err(error);
+    }
+    let why = "not an open socket: on Windows only sockets have readiness; files and pipes \
+               are for operations";
+    Err(explained(io::ErrorKind::InvalidInput, why, error))
+}
+
+fn layer_below(socket: RawSocket, way: u32) -> io::Result<RawSocket> {
+    let (mut below, mut len): (SOCKET, u32) = (0, 0);
+    // SAFETY: the output buffer is `below`, of the size given; the call is synchronous.
+    let result = unsafe {
+        WSAIoctl(
+            socket as SOCKET,
+            way,
+            ptr::null(),
+            0,
+            (&raw mut below).cast(),
+            size_of::<SOCKET>() as u32,
+            &mut len,
+            ptr::null_mut(),
+            None,
+        )
+    };
+    if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(below as RawSocket) }
+}
+
+/// Why there is no backend without the driver.
+fn no_driver(error: io::Error) -> io::Error {
+    const SCARCE: [u32; 4] = [
+        ERROR_NO_SYSTEM_RESOURCES,
+        ERROR_NOT_ENOUGH_MEMORY,
+        ERROR_NOT_ENOUGH_QUOTA,
+        ERROR_TOO_MANY_OPEN_FILES,
+    ];
+    if error.raw_os_error().is_some_and(|code| SCARCE.contains(&(code as u32))) {
+        return error;
+    }
+    let why = r"\Device\Afd cannot be opened here (a sandbox?); use the poll or select backend";
+    explained(io::ErrorKind::Unsupported, why, error)
+}
+
+/// An error of the system with advice; the system's own is its source.
+fn explained(kind: io::ErrorKind, why: &'static str, error: io::Error) -> io::Error {
+    io::Error::new(kind, Explained { why, error })
+}
+
+#[derive(Debug)]
+struct Explained {
+    why: &'static str,
+    error: io::Error,
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.why, self.error)
+    }
+}
+
+impl Error for Explained {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What an interest polls for. Nothing, for none.
+fn flags_of(wanted: Ready) -> u32 {
+    if wanted.is_empty() {
+        return 0;
+    }
+    let asked = [
+        (Ready::READ, afd::RECEIVE | afd::ACCEPT | afd::DISCONNECT),
+        (Ready::WRITE, afd::SEND),
+        (Ready::PRIORITY, afd::RECEIVE_EXPEDITED),
+        (Ready::DISCONNECT, afd::DISCONNECT),
+    ];
+    let unasked = afd::ABORT | afd::CONNECT_FAIL | afd::LOCAL_CLOSE;
+    let asked = asked.iter().filter(|(ready, _)| wanted.contains(*ready));
+    asked.fold(unasked, |all, (_, flags)| all | flags)
+}
+
+/// What the end of a poll means, before [`Ready::report`].
+fn seen(flags: u32) -> Ready {
+    let map = [
+        (afd::RECEIVE | afd::ACCEPT, Ready::READ),
+        (afd::SEND, Ready::WRITE),
+        (afd::RECEIVE_EXPEDITED, Ready::PRIORITY),
+        (afd::DISCONNECT, Ready::READ | Ready::DISCONNECT),
+        (afd::ABORT | afd::CONNECT_FAIL, Ready::ERROR | Ready::HANGUP),
+        (afd::LOCAL_CLOSE, Ready::ERROR),
+    ];
+    map.iter().filter(|(bits, _)| flags & bits != 0).map(|(_, ready)| *ready).collect()
+}
+
+#[cfg(test)]
+mod tests;
