@@ -1,0 +1,137 @@
+//! Slots with generational keys: the memory of every handle.
+
+use poll_core::Token;
+
+/// A slab whose keys carry a generation: a stale key finds nothing.
+///
+/// Freed slots are reused last in, first out, so that a program that opens and
+/// closes handles at a steady rate allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Arena<T> {
+    slots: Vec<Slot<T>>,
+    /// The first free slot; each names the next. `END` if there is none.
+    free: u32,
+    live: usize,
+}
+
+#[derive(Debug)]
+enum Slot<T> {
+    Live { generation: u32, value: T },
+    Free { generation: u32, next: u32 },
+}
+
+const END: u32 = u32::MAX;
+
+impl<T> Default for Arena<T> {
+    fn default() -> Self {
+        Arena { slots: Vec::new(), free: END, live: 0 }
+    }
+}
+
+impl<T> Arena<T> {
+    /// Stores a value under a key that no other has had.
+    pub(crate) fn insert(&mut self, value: T) -> Token {
+        self.live += 1;
+        if self.free == END {
+            let index = self.slots.len() as u32;
+            self.slots.push(Slot::Live { generation: 0, value });
+            return Token::new(index, 0);
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        let Slot::Free { generation, next } = *slot else {
+            unreachable!("the free list holds free slots only")
+        };
+        self.free = next;
+        *slot = Slot::Live { generation, value };
+        Token::new(index, generation)
+    }
+
+    pub(crate) fn get(&self, key: Token) -> Option<&T> {
+        match self.slots.get(key.index() as usize)? {
+            Slot::Live { generation, value } if *generation == key.generation() => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Token) -> Option<&mut T> {
+        match self.slots.get_mut(key.index() as usize)? {
+            Slot::Live { generation, value } if *generation == key.generation() => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The live key at `index`, whatever its generation.
+    pub(crate) fn key_at(&self, index: u32) -> Option<Token> {
+        match self.slots.get(index as usize)? {
+            Slot::Live { generation, .. } => Some(Token::new(index, *generation)),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Token) -> Option<T> {
+        self.get(key)?;
+        let next = Slot::Free { generation: key.next().generation(), next: self.free };
+        let Slot::Live { value, .. } =
+            std::mem::replace(&mut self.slots[key.index() as usize], next)
+        else {
+            unreachable!("`get` found it live")
+        };
+        self.free = key.index();
+        self.live -= 1;
+        Some(value)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
+            Slot::Live { generation, value } => {
+                Some((Token::new(index as u32, *generation), value))
+            }
+            Slot::Free { .. } => None,
+        })
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| match slot {
+            Slot::Live { generation, value } => {
+                Some((Token::new(index as u32, *generation), value))
+            }
+            Slot::Free { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_key_finds_nothing() {
+        let mut arena = Arena::default();
+        let old = arena.insert('a');
+        assert_eq!(arena.remove(old), Some('a'));
+        let new = arena.insert('b');
+        assert_eq!(new.index(), old.index(), "the slot is reused");
+        assert_eq!((arena.get(old), arena.get(new)), (None, Some(&'b')));
+        assert_eq!(arena.remove(old), None);
+        assert_eq!(arena.key_at(new.index()), Some(new));
+        assert_eq!(arena.len(), 1);
+    }
+
+    #[test]
+    fn free_slots_are_reused_last_in_first_out() {
+        let mut arena = Arena::default();
+        let keys: Vec<_> = (0..4).map(|value| arena.insert(value)).collect();
+        arena.remove(keys[1]);
+        arena.remove(keys[3]);
+        assert_eq!(arena.insert(7).index(), 3);
+        assert_eq!(arena.insert(8).index(), 1);
+        assert_eq!(arena.insert(9).index(), 4);
+        let values: Vec<_> = arena.iter().map(|(_, &value)| value).collect();
+        assert_eq!(values, [0, 8, 2, 7, 9]);
+    }
+}

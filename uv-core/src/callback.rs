@@ -1,0 +1,168 @@
+//! Closures stored in place, so that starting things allocates nothing.
+//!
+//! A closure that captures up to three words lives inside its handle or request;
+//! a larger one is boxed, and then the box lives there.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
+
+use poll_core::Backend;
+
+use crate::Loop;
+
+/// Where a closure lives: three words.
+type Room = MaybeUninit<[usize; 3]>;
+
+/// True if an `F` may live in a [`Room`].
+const fn fits<F>() -> bool {
+    size_of::<F>() <= size_of::<Room>() && align_of::<F>() <= align_of::<Room>()
+}
+
+/// What can be done with the closure in a room, whose type is forgotten.
+struct Deeds<B: Backend, A: 'static> {
+    call: unsafe fn(*mut Room, &mut Loop<B>, A),
+    drop: unsafe fn(*mut Room),
+}
+
+fn move_in<F>(closure: F) -> Room {
+    assert!(fits::<F>(), "a closure that does not fit is boxed before");
+    let mut room = Room::uninit();
+    // SAFETY: an `F` fits, by the assertion.
+    unsafe { room.as_mut_ptr().cast::<F>().write(closure) };
+    room
+}
+
+/// Drops the closure in a room.
+///
+/// # Safety
+///
+/// The room holds an `F`, which nobody uses afterwards.
+unsafe fn drop_in_room<F>(room: *mut Room) {
+    // SAFETY: the caller's promise.
+    unsafe { room.cast::<F>().drop_in_place() }
+}
+
+/// Calls the closure in a room, which keeps it.
+///
+/// # Safety
+///
+/// The room holds an `F`, which nobody else uses meanwhile.
+unsafe fn call_in_room<B: Backend, A: 'static, F: FnMut(&mut Loop<B>, A)>(
+    room: *mut Room,
+    lp: &mut Loop<B>,
+    argument: A,
+) {
+    // SAFETY: the caller's promise.
+    let closure = unsafe { &mut *room.cast::<F>() };
+    closure(lp, argument);
+}
+
+/// Calls the closure in a room, which loses it.
+///
+/// # Safety
+///
+/// The room holds an `F`, which nobody uses or drops afterwards.
+unsafe fn call_out_of_room<B: Backend, A: 'static, F: FnOnce(&mut Loop<B>, A)>(
+    room: *mut Room,
+    lp: &mut Loop<B>,
+    argument: A,
+) {
+    // SAFETY: the caller's promise.
+    let closure = unsafe { room.cast::<F>().read() };
+    closure(lp, argument);
+}
+
+/// A callback that may run many times: of a timer, a watcher, a poll.
+pub(crate) struct Repeated<B: Backend, A: 'static> {
+    room: Room,
+    deeds: &'static Deeds<B, A>,
+    /// The closure need not be `Send`, so neither is this.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<B: Backend, A: 'static> Repeated<B, A> {
+    pub(crate) fn new<F: FnMut(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
+        if fits::<F>() {
+            return Self::in_place(closure);
+        }
+        let mut closure = Box::new(closure);
+        Self::in_place(move |lp: &mut Loop<B>, argument| closure(lp, argument))
+    }
+
+    fn in_place<F: FnMut(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
+        Repeated {
+            room: move_in(closure),
+            deeds: const { &Deeds { call: call_in_room::<B, A, F>, drop: drop_in_room::<F> } },
+            not_send: PhantomData,
+        }
+    }
+
+    pub(crate) fn call(&mut self, lp: &mut Loop<B>, argument: A) {
+        // SAFETY: the room holds the closure that `deeds` was made for, and `self` is
+        // borrowed for the whole call.
+        unsafe { (self.deeds.call)(&mut self.room, lp, argument) }
+    }
+}
+
+impl<B: Backend, A: 'static> Drop for Repeated<B, A> {
+    fn drop(&mut self) {
+        // SAFETY: the room still holds its closure: only this takes it away.
+        unsafe { (self.deeds.drop)(&mut self.room) }
+    }
+}
+
+/// A callback that runs once: of a request, of a close.
+pub(crate) struct Once<B: Backend, A: 'static> {
+    room: Room,
+    deeds: &'static Deeds<B, A>,
+    /// The closure need not be `Send`, so neither is this.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<B: Backend, A: 'static> Once<B, A> {
+    pub(crate) fn new<F: FnOnce(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
+        if fits::<F>() {
+            return Self::in_place(closure);
+        }
+        let closure = Box::new(closure);
+        Self::in_place(move |lp: &mut Loop<B>, argument| closure(lp, argument))
+    }
+
+    fn in_place<F: FnOnce(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
+        Once {
+            room: move_in(closure),
+            deeds: const { &Deeds { call: call_out_of_room::<B, A, F>, drop: drop_in_room::<F> } },
+            not_send: PhantomData,
+        }
+    }
+
+    pub(crate) fn call(self, lp: &mut Loop<B>, argument: A) {
+        let mut this = ManuallyDrop::new(self);
+        let call = this.deeds.call;
+        // SAFETY: the room holds the closure that `deeds` was made for; `this` is
+        // neither used again nor dropped.
+        unsafe { call(&mut this.room, lp, argument) }
+    }
+}
+
+impl<B: Backend, A: 'static> Drop for Once<B, A> {
+    fn drop(&mut self) {
+        // SAFETY: the room still holds its closure: `call` never drops `self`.
+        unsafe { (self.deeds.drop)(&mut self.room) }
+    }
+}
+
+impl<B: Backend, A: 'static> fmt::Debug for Repeated<B, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Repeated")
+    }
+}
+
+impl<B: Backend, A: 'static> fmt::Debug for Once<B, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Once")
+    }
+}

@@ -1,0 +1,648 @@
+//! The loop: its phases, its time, when it blocks and when it ends.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use poll_core::{Backend, Event, RawSource};
+
+use crate::arena::Arena;
+use crate::backends::DefaultBackend;
+use crate::callback::{Once, Repeated};
+use crate::handles::{AnyHandle, Asyncs, Base, Closing, Phase, PollSlot, Timers, Watchers};
+use crate::metrics::{Meters, Metrics};
+use crate::notify::{Notes, Notifier};
+use crate::pool::{Home, Pool};
+use crate::requests::Works;
+use crate::sources::Owner;
+use crate::{error, handles, sys};
+
+/// How long [`Loop::run`] runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunMode {
+    /// Until nothing is left that could call back, or [`Loop::stop`].
+    Default,
+    /// One iteration, which blocks if there is nothing to do yet.
+    Once,
+    /// One iteration, which does not block.
+    NoWait,
+}
+
+/// Rounds of pending callbacks after a poll, so that one that defers for ever does not
+/// starve the rest.
+const PENDING_ROUNDS: u32 = 8;
+
+/// An event loop.
+///
+/// It is made from any [`Backend`] and belongs to one thread; what other threads may use
+/// ([`AsyncSender`](crate::AsyncSender), [`Sender`](crate::Sender),
+/// [`Metrics`]) is handed out. Each iteration runs these phases:
+///
+/// ```text
+///    ┌▶ pending ─▶ idle ─▶ prepare ─▶ poll ─▶ pending ─▶ check ─▶ closing ─▶ timers ─┐
+///    └────────────────────────────────────────────────────────────────────────────────┘
+/// ```
+///
+/// [`RunMode::Default`] also runs the timers that are due before the first iteration.
+///
+/// Callbacks get the loop and their handle and may do anything with both: start, stop,
+/// close, replace themselves or others. No call of the API runs a callback inline.
+///
+/// ```
+/// use std::time::Duration;
+/// use uv_core::{Loop, RunMode, Timer};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let timer = Timer::new(&mut lp);
+/// timer.start(&mut lp, Duration::from_millis(1), Duration::ZERO, |_, _| println!("tick"))?;
+/// let alive = lp.run(RunMode::Default)?;
+/// assert!(!alive);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Panics in callbacks
+///
+/// A panic in a callback comes out of [`Loop::run`]. The handle whose callback it was is
+/// stopped and its callback dropped; everything else is as before, and the loop can be run
+/// again or dropped.
+pub struct Loop<B: Backend = DefaultBackend> {
+    // First, so that it is dropped first: the kernel lets go of memory and descriptors
+    // before their owners below go.
+    pub(crate) backend: B,
+    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) sources: Arena<Owner>,
+    pub(crate) timers: Timers<B>,
+    pub(crate) watchers: [Watchers<B>; 3],
+    pub(crate) asyncs: Asyncs<B>,
+    pub(crate) polls: Arena<PollSlot<B>>,
+    pub(crate) works: Works<B>,
+    /// The process's pool, once this loop has used it.
+    pub(crate) pool: Option<Pool>,
+    /// Callbacks that are due in the next pending phase.
+    pending: VecDeque<Once<B, ()>>,
+    pub(crate) closing: Vec<Closing<B>>,
+    /// Those of the closing phase under way, the next at the end.
+    closing_now: Vec<Closing<B>>,
+    /// What the last wait reported, and how much of it has been handled.
+    events: Vec<Event>,
+    handled: usize,
+    /// How many handles are active and referenced.
+    pub(crate) active_handles: usize,
+    /// The time, unless it is stale.
+    now_ns: Cell<u64>,
+    now_is_stale: Cell<bool>,
+    /// How many handles were made, to know their order.
+    births: u64,
+    stopped: bool,
+    running: Rc<Cell<bool>>,
+    meters: Arc<Meters>,
+    block_sigprof: bool,
+}
+
+impl Loop<DefaultBackend> {
+    /// A loop over the backend that the Cargo features choose.
+    ///
+    /// # Errors
+    ///
+    /// Those of making the backend.
+    pub fn with_default_backend() -> io::Result<Loop<DefaultBackend>> {
+        Ok(Loop::new(DefaultBackend::new()?))
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// A loop over `backend`.
+    pub fn new(backend: B) -> Loop<B> {
+        let notifier = Arc::new(Notifier::new(backend.waker()));
+        let now_ns = handles::nanoseconds(backend.now());
+        Loop {
+            backend,
+            notifier: Arc::clone(&notifier),
+            sources: Arena::default(),
+            timers: Timers::new(),
+            watchers: [Watchers::default(), Watchers::default(), Watchers::default()],
+            asyncs: Asyncs::default(),
+            polls: Arena::default(),
+            works: Works::new(Home::new(Arc::clone(&notifier))),
+            pool: None,
+            pending: VecDeque::new(),
+            closing: Vec::new(),
+            closing_now: Vec::new(),
+            events: Vec::new(),
+            handled: 0,
+            active_handles: 0,
+            now_ns: Cell::new(now_ns),
+            now_is_stale: Cell::new(false),
+            births: 0,
+            stopped: false,
+            running: Rc::new(Cell::new(false)),
+            meters: Arc::new(Meters::default()),
+            block_sigprof: false,
+        }
+    }
+
+    /// Runs the loop. Returns whether it is still [alive](Loop::alive).
+    ///
+    /// In [`RunMode::Default`] that is so only after [`stop`](Loop::stop).
+    ///
+    /// # Errors
+    ///
+    /// If a callback of this loop calls it, and what [`Backend::wait`] reports; the loop
+    /// can be run again.
+    pub fn run(&mut self, mode: RunMode) -> io::Result<bool> {
+        let _running = Running::begin(&self.running)?;
+        let mut alive = self.alive();
+        self.update_time();
+        if mode == RunMode::Default && alive && !self.stopped {
+            self.run_timers();
+            alive = self.alive();
+        }
+        while alive && !self.stopped {
+            self.iterate(mode)?;
+            alive = self.alive();
+            if mode != RunMode::Default {
+                break;
+            }
+        }
+        self.stopped = false;
+        Ok(alive)
+    }
+
+    fn iterate(&mut self, mode: RunMode) -> io::Result<()> {
+        let may_block =
+            self.pending.is_empty() && !self.watchers[Phase::Idle as usize].any_started();
+        self.run_pending();
+        self.run_watchers(Phase::Idle);
+        self.run_watchers(Phase::Prepare);
+        let timeout = match mode {
+            RunMode::Default => self.backend_timeout(),
+            RunMode::Once if may_block => self.backend_timeout(),
+            RunMode::Once | RunMode::NoWait => Some(Duration::ZERO),
+        };
+        self.poll(timeout)?;
+        for _ in 0..PENDING_ROUNDS {
+            if self.pending.is_empty() {
+                break;
+            }
+            self.run_pending();
+        }
+        self.run_watchers(Phase::Check);
+        self.run_closing();
+        self.update_time();
+        self.run_timers();
+        Ok(())
+    }
+
+    /// Makes [`run`](Loop::run) return after the iteration under way, which does not
+    /// block any more. Called before, that run does nothing and returns at once.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// True while something could call back: an active handle that is referenced, a
+    /// request, a deferred callback, a handle that is closing.
+    pub fn alive(&self) -> bool {
+        self.has_active()
+            || !self.pending.is_empty()
+            || !self.closing.is_empty()
+            || !self.closing_now.is_empty()
+    }
+
+    fn has_active(&self) -> bool {
+        self.active_handles > 0 || self.works.active() > 0
+    }
+
+    /// The loop's time: since some fixed moment, and the same from one poll to the next.
+    ///
+    /// Timers count from it. It is read when it is first asked for after the poll, so that
+    /// loops without timers do not pay for a clock.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.now_ns_cached())
+    }
+
+    /// Makes the loop's time that of the clock; after a callback that took long, say.
+    pub fn update_time(&mut self) {
+        self.now_is_stale.set(true);
+    }
+
+    /// The backend's clock, read now. Has nothing to do with the time of day.
+    pub fn hrtime(&self) -> Duration {
+        self.backend.now()
+    }
+
+    pub(crate) fn now_ns(&mut self) -> u64 {
+        self.now_ns_cached()
+    }
+
+    pub(crate) fn now_ns_cached(&self) -> u64 {
+        if self.now_is_stale.replace(false) {
+            self.now_ns.set(handles::nanoseconds(self.backend.now()));
+        }
+        self.now_ns.get()
+    }
+
+    /// How long the next poll may block: `None` is for ever.
+    ///
+    /// For embedding: wait on [`raw_fd`](Loop::raw_fd) for this long in another loop, then
+    /// run this one with [`RunMode::NoWait`].
+    pub fn backend_timeout(&mut self) -> Option<Duration> {
+        let may_block = !self.stopped
+            && self.has_active()
+            && self.pending.is_empty()
+            && !self.watchers[Phase::Idle as usize].any_started()
+            && self.closing.is_empty()
+            && self.handled == self.events.len();
+        if !may_block {
+            return Some(Duration::ZERO);
+        }
+        let deadline = self.timers.next_deadline_ns()?;
+        Some(Duration::from_nanos(deadline.saturating_sub(self.now_ns())))
+    }
+
+    /// The backend's descriptor, to watch in another loop: readable when this one has
+    /// something to do. `None` where the backend has none (see [`Backend::raw_fd`]).
+    pub fn raw_fd(&self) -> Option<RawSource> {
+        self.backend.raw_fd()
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Calls `callback` in the next pending phase; the loop stays alive for it.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.defer(|_| println!("soon, but not now"));
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn defer(&mut self, callback: impl FnOnce(&mut Loop<B>) + 'static) {
+        self.pending.push_back(Once::new(move |lp: &mut Loop<B>, ()| callback(lp)));
+    }
+
+    /// Counters and idle time, for this or any other thread to read.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::new(Arc::clone(&self.meters))
+    }
+
+    /// Measures from now on how long the loop is idle. Costs two readings of the clock for
+    /// each poll that blocks.
+    pub fn measure_idle_time(&mut self) {
+        self.meters.measure_idle_time();
+    }
+
+    /// Blocks `SIGPROF` while the loop waits, so that a sampling profiler does not wake it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on Windows, which has no such signal.
+    pub fn block_sigprof(&mut self) -> io::Result<()> {
+        sys::SigprofBlocked::is_possible()?;
+        self.block_sigprof = true;
+        Ok(())
+    }
+
+    /// Every open handle in the order they were made, closing ones included.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// Timer::new(&mut lp);
+    /// for handle in lp.walk() {
+    ///     println!("closing {handle}");
+    ///     handle.close(&mut lp)?;
+    /// }
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.walk().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn walk(&self) -> Vec<AnyHandle> {
+        let mut all = Vec::new();
+        let slots = self.timers.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Timer(key).into())));
+        for phase in Phase::ALL {
+            let slots = self.watchers[phase as usize].slots.iter();
+            all.extend(slots.map(|(key, slot)| (slot.base.born(), phase.handle(key))));
+        }
+        let slots = self.asyncs.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Async(key).into())));
+        let slots = self.polls.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Poll(key).into())));
+        all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
+        all.into_iter().map(|(_, handle)| handle).collect()
+    }
+
+    fn open_handles(&self) -> usize {
+        let watchers = self.watchers.iter().map(|watchers| watchers.slots.len()).sum::<usize>();
+        self.timers.slots.len() + watchers + self.asyncs.slots.len() + self.polls.len()
+    }
+
+    /// Takes the loop apart and gives the backend back.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`], with the loop in it, while a handle is open: even one that is not active,
+    /// even one whose close callback has not run. Dropping a loop closes what is open,
+    /// without calling back.
+    pub fn close(self) -> Result<B, Busy<B>> {
+        if self.alive() || self.open_handles() > 0 {
+            return Err(Busy(Box::new(self)));
+        }
+        Ok(self.backend)
+    }
+
+    /// Makes the loop work in a child of `fork`: handles go on there as in the parent.
+    ///
+    /// Sends and signals from before the fork are the parent's. So are the pool's threads:
+    /// work that they have not done by then counts as cancelled here.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Backend::after_fork`].
+    pub fn fork(&mut self) -> io::Result<()> {
+        self.backend.after_fork()?;
+        self.notifier.take();
+        self.forget_sends();
+        self.works.forget_threads();
+        // Its lock may be held by a thread that is not here: it is left as it is.
+        std::mem::forget(self.pool.take());
+        if self.works.active() > 0 {
+            self.notifier.notify(Notes::WORK)?;
+        }
+        self.events.clear();
+        self.handled = 0;
+        Ok(())
+    }
+
+    pub(crate) fn new_base(&mut self) -> Base {
+        self.births += 1;
+        Base::new(self.births)
+    }
+
+    pub(crate) fn base(&self, handle: AnyHandle) -> Option<Base> {
+        let key = handle.key();
+        Some(match handle {
+            AnyHandle::Timer(_) => self.timers.slots.get(key)?.base,
+            AnyHandle::Idle(_) => self.watchers[Phase::Idle as usize].slots.get(key)?.base,
+            AnyHandle::Prepare(_) => self.watchers[Phase::Prepare as usize].slots.get(key)?.base,
+            AnyHandle::Check(_) => self.watchers[Phase::Check as usize].slots.get(key)?.base,
+            AnyHandle::Async(_) => self.asyncs.slots.get(key)?.base,
+            AnyHandle::Poll(_) => self.polls.get(key)?.base,
+        })
+    }
+
+    /// The base of a handle, and the count that goes with it.
+    pub(crate) fn base_mut(&mut self, handle: AnyHandle) -> Option<(&mut Base, &mut usize)> {
+        let key = handle.key();
+        let watcher = |phase: Phase| phase as usize;
+        let base = match handle {
+            AnyHandle::Timer(_) => &mut self.timers.slots.get_mut(key)?.base,
+            AnyHandle::Idle(_) => &mut self.watchers[watcher(Phase::Idle)].slots.get_mut(key)?.base,
+            AnyHandle::Prepare(_) => {
+                &mut self.watchers[watcher(Phase::Prepare)].slots.get_mut(key)?.base
+            }
+            AnyHandle::Check(_) => {
+                &mut self.watchers[watcher(Phase::Check)].slots.get_mut(key)?.base
+            }
+            AnyHandle::Async(_) => &mut self.asyncs.slots.get_mut(key)?.base,
+            AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
+        };
+        Some((base, &mut self.active_handles))
+    }
+
+    /// The first half of closing: whatever it does, it does no more.
+    pub(crate) fn stop_handle(&mut self, handle: AnyHandle) {
+        let stopped = match handle {
+            AnyHandle::Timer(timer) => timer.stop(self),
+            AnyHandle::Idle(idle) => idle.stop(self),
+            AnyHandle::Prepare(prepare) => prepare.stop(self),
+            AnyHandle::Check(check) => check.stop(self),
+            AnyHandle::Async(handle) => {
+                self.stop_async(handle);
+                Ok(())
+            }
+            AnyHandle::Poll(poll) => {
+                self.stop_poll(poll);
+                Ok(())
+            }
+        };
+        debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
+    }
+
+    /// The last half of closing: the slot and all it holds go.
+    fn free_handle(&mut self, handle: AnyHandle) {
+        let key = handle.key();
+        match handle {
+            AnyHandle::Timer(_) => drop(self.timers.slots.remove(key)),
+            AnyHandle::Idle(_) => drop(self.watchers[Phase::Idle as usize].slots.remove(key)),
+            AnyHandle::Prepare(_) => drop(self.watchers[Phase::Prepare as usize].slots.remove(key)),
+            AnyHandle::Check(_) => drop(self.watchers[Phase::Check as usize].slots.remove(key)),
+            AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
+            AnyHandle::Poll(_) => drop(self.polls.remove(key)),
+        }
+    }
+
+    fn run_pending(&mut self) {
+        // Those that these defer wait for the next round.
+        for _ in 0..self.pending.len() {
+            let Some(callback) = self.pending.pop_front() else { break };
+            callback.call(self, ());
+        }
+    }
+
+    fn run_closing(&mut self) {
+        // Handles closed from here on wait for the next iteration. `closing_now` is not
+        // empty if a panic cut the last phase short: then those are first in line.
+        std::mem::swap(&mut self.closing, &mut self.closing_now);
+        self.closing_now.append(&mut self.closing);
+        while let Some(Closing { handle, callback }) = self.closing_now.pop() {
+            match callback {
+                // The key is valid in the callback, and stale afterwards.
+                Some(callback) => {
+                    let freed = FreeAfter { lp: self, handle };
+                    callback.call(freed.lp, handle);
+                }
+                None => self.free_handle(handle),
+            }
+        }
+    }
+
+    /// Waits and handles what the wait reports. Waits again, for the time left, if it was
+    /// interrupted before anything happened.
+    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let blocks = timeout != Some(Duration::ZERO);
+        // A timeout that is neither zero nor for ever was counted from the loop's time.
+        let deadline = match timeout {
+            Some(timeout) if blocks => Some(self.now() + timeout),
+            _ => None,
+        };
+        let mut left = timeout;
+        self.meters.count_turn();
+        loop {
+            self.wait(left, blocks)?;
+            self.update_time();
+            let dispatched = self.dispatch();
+            self.meters.count_events(dispatched, !blocks);
+            if dispatched > 0 || !blocks {
+                return Ok(());
+            }
+            if let Some(deadline) = deadline {
+                left = Some(deadline.saturating_sub(self.now()));
+                if left == Some(Duration::ZERO) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
+        if self.handled < self.events.len() {
+            return Ok(()); // A panic has left some of the last batch.
+        }
+        self.events.clear();
+        self.handled = 0;
+        let _blocked = self.block_sigprof.then(sys::SigprofBlocked::new);
+        let measures = blocks && self.meters.measures_idle_time();
+        if measures {
+            self.meters.begin_idle();
+        }
+        let result = self.backend.wait(timeout, &mut self.events);
+        if measures {
+            self.meters.end_idle();
+        }
+        result
+    }
+
+    /// Handles what the last wait reported; returns how much that was.
+    fn dispatch(&mut self) -> usize {
+        let mut dispatched = self.events.len() - self.handled;
+        while let Some(&event) = self.events.get(self.handled) {
+            self.handled += 1;
+            match event {
+                Event::Ready { token, ready } => match self.sources.get(token) {
+                    Some(&Owner::Poll(poll)) => self.poll_ready(poll, ready),
+                    None => {} // Closed by a callback of the same batch.
+                },
+                Event::Done { .. } => {} // No handle submits operations yet.
+            }
+        }
+        let notes = self.notifier.take();
+        if notes.contains(Notes::WORK) {
+            dispatched += self.run_ended_work();
+        }
+        if notes.contains(Notes::ASYNC) {
+            dispatched += self.run_asyncs();
+        }
+        dispatched
+    }
+
+    /// Calls back. If the callback panics, `mend` puts things in order before the panic
+    /// goes on.
+    pub(crate) fn call<A: Copy>(
+        &mut self,
+        callback: &mut Repeated<B, A>,
+        argument: A,
+        mend: fn(&mut Loop<B>, A),
+    ) {
+        self.call_with(callback, argument, argument, mend);
+    }
+
+    /// As [`Loop::call`], for an argument that `mend` cannot have a copy of.
+    pub(crate) fn call_with<A, K: Copy>(
+        &mut self,
+        callback: &mut Repeated<B, A>,
+        argument: A,
+        key: K,
+        mend: fn(&mut Loop<B>, K),
+    ) {
+        let guard = Mend { lp: self, key, mend };
+        callback.call(&mut *guard.lp, argument);
+        std::mem::forget(guard);
+    }
+}
+
+/// Runs only if a callback panics.
+struct Mend<'a, B: Backend, K: Copy> {
+    lp: &'a mut Loop<B>,
+    key: K,
+    mend: fn(&mut Loop<B>, K),
+}
+
+impl<B: Backend, K: Copy> Drop for Mend<'_, B, K> {
+    fn drop(&mut self) {
+        (self.mend)(self.lp, self.key);
+    }
+}
+
+/// Frees a handle when its close callback has run, even if it panics.
+struct FreeAfter<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+    handle: AnyHandle,
+}
+
+impl<B: Backend> Drop for FreeAfter<'_, B> {
+    fn drop(&mut self) {
+        self.lp.free_handle(self.handle);
+    }
+}
+
+/// The loop is running until this is dropped, by a return or by a panic.
+struct Running(Rc<Cell<bool>>);
+
+impl Running {
+    fn begin(running: &Rc<Cell<bool>>) -> io::Result<Running> {
+        if running.replace(true) {
+            return Err(error::running());
+        }
+        Ok(Running(Rc::clone(running)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// A loop that cannot be [closed](Loop::close) because handles are open.
+pub struct Busy<B: Backend>(Box<Loop<B>>);
+
+impl<B: Backend> Busy<B> {
+    /// The loop.
+    pub fn into_loop(self) -> Loop<B> {
+        *self.0
+    }
+}
+
+impl<B: Backend> fmt::Debug for Busy<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Busy").field(&self.0).finish()
+    }
+}
+
+impl<B: Backend> fmt::Display for Busy<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the loop is busy: {} handles are open", self.0.open_handles())
+    }
+}
+
+impl<B: Backend> std::error::Error for Busy<B> {}
+
+impl<B: Backend> fmt::Debug for Loop<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loop")
+            .field("handles", &self.open_handles())
+            .field("active", &self.active_handles)
+            .field("closing", &self.closing.len())
+            .finish_non_exhaustive()
+    }
+}

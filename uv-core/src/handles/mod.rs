@@ -1,0 +1,21 @@
+//! Handles: things that live in a loop and call back until they are closed.
+
+mod async_handle;
+mod base;
+mod channel;
+mod poll;
+mod timer;
+mod watcher;
+
+pub use async_handle::{Async, AsyncSender};
+pub use base::{AnyHandle, Handle};
+pub use channel::{Channel, Closed, Sender};
+pub use poll::{AsSource, Poll, PollEvents};
+pub use timer::Timer;
+pub use watcher::{Check, Idle, Prepare};
+
+pub(crate) use async_handle::Asyncs;
+pub(crate) use base::{Base, Closing};
+pub(crate) use poll::PollSlot;
+pub(crate) use timer::{Timers, nanoseconds};
+pub(crate) use watcher::{Phase, Watchers};

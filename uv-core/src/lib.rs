@@ -1,0 +1,59 @@
+//! libuv's loop in Rust, over any poller.
+//!
+//! ```
+//! use std::time::Duration;
+//! use uv_core::{Channel, Handle, Loop, RunMode, Timer};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let mut lp = Loop::with_default_backend()?;
+//!
+//! // Tick until the channel below says that it is enough.
+//! let (timer, second) = (Timer::new(&mut lp), Duration::from_millis(1));
+//! timer.start(&mut lp, second, second, |_, _| println!("tick"))?;
+//!
+//! let (_, sender) = Channel::new(&mut lp, move |lp, channel, message: String| {
+//!     println!("a thread says: {message}");
+//!     timer.close(lp).unwrap();
+//!     channel.handle().close(lp).unwrap();
+//! });
+//! std::thread::spawn(move || sender.send("enough".into()));
+//!
+//! lp.run(RunMode::Default)?; // Returns when nothing is left to do.
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Handles ([`Timer`], [`Poll`], …) are small keys; their state lives in the [`Loop`], and
+//! every verb takes it. Callbacks get it too, so no handle needs a reference count or a
+//! cell. The loop is generic over its [backend](backends): pick one by Cargo feature, name
+//! one, let [`Auto`](backends::Auto) choose, or bring your own.
+
+#![deny(unsafe_code)]
+
+mod arena;
+mod auto;
+pub mod backends;
+mod callback;
+mod error;
+mod event_loop;
+mod handles;
+mod metrics;
+mod notify;
+mod pool;
+mod queue;
+mod requests;
+mod sources;
+mod sys;
+mod wheel;
+
+pub use backends::DefaultBackend;
+pub use event_loop::{Busy, Loop, RunMode};
+pub use handles::{
+    AnyHandle, AsSource, Async, AsyncSender, Channel, Check, Closed, Handle, Idle, Poll,
+    PollEvents, Prepare, Sender, Timer,
+};
+pub use metrics::Metrics;
+/// The trait that backends implement, for those who bring their own.
+pub use poll_core;
+pub use pool::{Lane, Pool};
+pub use requests::{Work, WorkError};

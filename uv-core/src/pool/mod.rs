@@ -1,0 +1,226 @@
+//! Threads for work that would block the loop.
+//!
+//! One queue, one lock. What costs in such a pool is waking: so a thread is woken only if
+//! one sleeps and none is on its way already, a woken thread wakes the next if there is
+//! more to do, and threads look for more work before they sleep.
+
+mod home;
+mod job;
+mod queue;
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::sys;
+
+pub(crate) use home::Home;
+pub(crate) use job::{Ending, Job};
+pub use queue::Lane;
+use queue::Queue;
+
+/// The environment variable that sets the size of the process-wide pool.
+const VARIABLE: &str = "UV_THREADPOOL_SIZE";
+const DEFAULT_THREADS: usize = 4;
+const MAX_THREADS: usize = 1024;
+
+/// A pool of threads that run [work](crate::Loop::queue_work).
+///
+/// The process has one ([`Pool::global`]), which loops use unless told otherwise. Pools of
+/// one's own keep kinds of work from getting in each other's way.
+///
+/// ```
+/// use uv_core::{Lane, Loop, Pool, RunMode};
+///
+/// let pool = Pool::new(2)?;
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.queue_work_on(&pool, Lane::Cpu, || 6 * 7, |_, answer| assert_eq!(answer.unwrap(), 42))?;
+/// lp.run(RunMode::Default)?;
+/// assert_eq!(pool.threads(), 2);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// Clones share the threads. When the last clone is gone the threads end, after they have
+/// run what is queued.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// Tells the threads when the last clone is gone.
+    _end: Arc<End>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    threads: usize,
+    active: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    /// Threads that wait for work.
+    asleep: usize,
+    /// A thread was woken and has not looked at the queue yet.
+    waking: bool,
+    ending: bool,
+}
+
+#[derive(Debug)]
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.lock().ending = true;
+        self.0.work.notify_all();
+    }
+}
+
+impl Pool {
+    /// A pool of `threads` threads, 1 to 1,024, which start at once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for another number; those of starting threads, if not even one can be
+    /// started.
+    pub fn new(threads: usize) -> io::Result<Pool> {
+        if !(1..=MAX_THREADS).contains(&threads) {
+            let why = format!("a pool has 1 to {MAX_THREADS} threads, not {threads}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let state = State { queue: Queue::new(threads), asleep: 0, waking: false, ending: false };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            threads,
+            active: AtomicUsize::new(0),
+        });
+        let end = Arc::new(End(Arc::clone(&shared)));
+        for number in 0..threads {
+            let worker = Arc::clone(&shared);
+            let started =
+                thread::Builder::new().name("uv-worker".into()).spawn(move || worker.run_jobs());
+            // A pool with fewer threads than asked for is slower; one without is none.
+            if let Err(error) = started
+                && number == 0
+            {
+                return Err(error);
+            }
+        }
+        Ok(Pool { shared, _end: end })
+    }
+
+    /// The process's pool. It starts when it is first used, with 4 threads, or as many as
+    /// `UV_THREADPOOL_SIZE` said then: at least 1, at most 1,024.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting threads.
+    pub fn global() -> io::Result<Pool> {
+        static POOL: Mutex<Option<(u32, Pool)>> = Mutex::new(None);
+        let generation = sys::forks();
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, pool)) = &*pool
+            && *of == generation
+        {
+            return Ok(pool.clone());
+        }
+        let new = Pool::new(size_from(std::env::var(VARIABLE).ok().as_deref()))?;
+        // The threads of a parent's pool are not in this process: forget it as it is.
+        std::mem::forget(pool.replace((generation, new.clone())));
+        Ok(new)
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        self.shared.threads
+    }
+
+    /// How many jobs wait for a thread.
+    pub fn queued(&self) -> usize {
+        self.shared.lock().queue.len()
+    }
+
+    /// How many jobs run now.
+    pub fn active(&self) -> usize {
+        self.shared.active.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn submit(&self, job: Job) {
+        let mut state = self.shared.lock();
+        state.queue.push(job);
+        self.shared.wake_one(state);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Jobs run without the lock, so a panic cannot have left it half-changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes a thread if there is work for it, one sleeps, and none is on its way.
+    fn wake_one(&self, mut state: MutexGuard<'_, State>) {
+        if state.asleep > 0 && !state.waking && state.queue.has_work() {
+            state.waking = true;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    /// What a thread does.
+    fn run_jobs(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(job) = state.queue.pop() else {
+                if state.ending && state.queue.len() == 0 {
+                    return;
+                }
+                state.asleep += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.asleep -= 1;
+                state.waking = false;
+                continue;
+            };
+            self.wake_one(state);
+            let slow = job.lane() == Lane::Slow;
+            self.active.fetch_add(1, Ordering::Relaxed);
+            job.run_and_hand_back();
+            self.active.fetch_sub(1, Ordering::Relaxed);
+            state = self.lock();
+            if slow {
+                state.queue.slow_ended();
+            }
+        }
+    }
+}
+
+fn size_from(variable: Option<&str>) -> usize {
+    match variable.map(str::parse::<usize>) {
+        Some(Ok(threads)) => threads.clamp(1, MAX_THREADS),
+        Some(Err(_)) => 1,
+        None => DEFAULT_THREADS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_sets_the_size() {
+        assert_eq!(size_from(None), 4);
+        assert_eq!(size_from(Some("7")), 7);
+        assert_eq!(size_from(Some("0")), 1);
+        assert_eq!(size_from(Some("99999")), 1024);
+        assert_eq!(size_from(Some("many")), 1);
+    }
+
+    #[test]
+    fn a_pool_of_no_threads_is_refused() {
+        assert_eq!(Pool::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(Pool::new(1025).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

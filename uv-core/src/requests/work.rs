@@ -1,0 +1,241 @@
+//! Work requests: run a closure on a pool, get its result in the loop.
+
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use poll_core::{Backend, Token};
+
+use crate::arena::Arena;
+use crate::callback::Once;
+use crate::notify::Notes;
+use crate::pool::{Ending, Home, Job, Lane, Pool};
+use crate::{Loop, error};
+
+/// A closure that runs, or will run, on a pool: the key to [cancel](Work::cancel) it.
+///
+/// It is stale once the request has called back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Work(Token);
+
+/// Why work has no result.
+pub enum WorkError {
+    /// It was cancelled before it began.
+    Cancelled,
+    /// It panicked, with this.
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// The work requests of a loop.
+#[derive(Debug)]
+pub(crate) struct Works<B: Backend> {
+    requests: Arena<WorkSlot<B>>,
+    home: Arc<Home>,
+    /// Jobs that were used and can be used again.
+    spare: Vec<Job>,
+    /// Jobs that were handed back and wait for their callbacks, the next one last.
+    ended: Vec<Job>,
+    /// Jobs that were cancelled since the last callbacks, in that order.
+    cancelled: Vec<Job>,
+}
+
+#[derive(Debug)]
+struct WorkSlot<B: Backend> {
+    job: Job,
+    /// Takes the result out of the job and calls back with it.
+    finish: Once<B, Job>,
+}
+
+impl<B: Backend> Works<B> {
+    pub(crate) fn new(home: Home) -> Works<B> {
+        Works {
+            requests: Arena::default(),
+            home: Arc::new(home),
+            spare: Vec::new(),
+            ended: Vec::new(),
+            cancelled: Vec::new(),
+        }
+    }
+
+    /// How many have not called back yet.
+    pub(crate) fn active(&self) -> usize {
+        self.requests.len()
+    }
+}
+
+impl<B: Backend> Drop for Works<B> {
+    fn drop(&mut self) {
+        for (_, request) in self.requests.iter() {
+            if request.job.cancel() {
+                self.cancelled.push(request.job);
+            }
+        }
+        // Those that a pool still holds are freed by it.
+        for job in self.ended.drain(..).chain(self.cancelled.drain(..)) {
+            job.drop_result();
+            if job.give_up() {
+                job.free();
+            }
+        }
+        self.spare.drain(..).for_each(Job::free);
+        self.home.close();
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Runs `work` on the process's [pool](Pool::global), then calls `done` in the loop
+    /// with what it returned.
+    ///
+    /// The loop stays alive meanwhile. Work starts in the order it was queued.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.queue_work(
+    ///     || (1..=20_u64).product::<u64>(),
+    ///     |_, result| println!("20! = {}", result.unwrap()),
+    /// )?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of starting the pool's threads, the first time.
+    pub fn queue_work<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
+    ) -> io::Result<Work> {
+        let pool = match &self.pool {
+            Some(pool) => pool.clone(),
+            None => self.pool.insert(Pool::global()?).clone(),
+        };
+        self.queue_work_on(&pool, Lane::Cpu, work, done)
+    }
+
+    /// As [`queue_work`](Loop::queue_work), on a pool of the caller's and in a lane.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    pub fn queue_work_on<T: Send + 'static>(
+        &mut self,
+        pool: &Pool,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
+    ) -> io::Result<Work> {
+        let works = &mut self.works;
+        let job = works.spare.pop().unwrap_or_else(|| Job::allocate(&works.home));
+        let finish = Once::new(move |lp: &mut Loop<B>, job: Job| {
+            // SAFETY: this job was filled with a closure that returns a `T`, below; a
+            // request finishes once.
+            let ending = unsafe { job.ending::<T>() };
+            lp.reuse(job);
+            done(
+                lp,
+                match ending {
+                    Ending::Returned(value) => Ok(value),
+                    Ending::Panicked(panic) => Err(WorkError::Panicked(panic)),
+                    Ending::Cancelled => Err(WorkError::Cancelled),
+                },
+            );
+        });
+        let request = works.requests.insert(WorkSlot { job, finish });
+        job.fill(lane, request, work);
+        pool.submit(job);
+        Ok(Work(request))
+    }
+
+    fn reuse(&mut self, job: Job) {
+        if job.give_up() {
+            self.works.spare.push(job);
+        }
+    }
+
+    /// Calls back for the work that has ended; returns how much that was.
+    pub(crate) fn run_ended_work(&mut self) -> usize {
+        let from = self.works.ended.len();
+        self.works.home.take(&mut self.works.ended);
+        // What a panic left over comes first, and so must be last here.
+        self.works.ended.rotate_left(from);
+        self.works.ended.splice(..0, self.works.cancelled.drain(..).rev());
+        let count = self.works.ended.len();
+        while let Some(job) = self.works.ended.pop() {
+            let Some(slot) = self.works.requests.remove(job.request()) else { continue };
+            let again = NotifyOnPanic { lp: self };
+            slot.finish.call(again.lp, job);
+            std::mem::forget(again);
+        }
+        count
+    }
+}
+
+impl<B: Backend> Works<B> {
+    /// In a forked child no thread runs what was queued: it counts as cancelled. What the
+    /// threads were at, they are at for ever, so nothing of theirs is touched.
+    pub(crate) fn forget_threads(&mut self) {
+        self.home.take(&mut self.ended);
+        let known: Vec<Job> = self.ended.iter().chain(&self.cancelled).copied().collect();
+        let requests = self.requests.iter().map(|(_, request)| request.job);
+        self.cancelled.extend(requests.filter(|job| !known.contains(job)));
+    }
+}
+
+/// The rest of what has ended must not wait for more to end.
+struct NotifyOnPanic<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+}
+
+impl<B: Backend> Drop for NotifyOnPanic<'_, B> {
+    fn drop(&mut self) {
+        // If waking fails the rest is found when the loop next looks.
+        let _ = self.lp.notifier.notify(Notes::WORK);
+    }
+}
+
+impl Work {
+    /// Cancels work that has not begun. Its callback comes all the same, later, with
+    /// [`WorkError::Cancelled`].
+    ///
+    /// # Errors
+    ///
+    /// `ResourceBusy` if the work runs or has run; `NotFound` if it has called back.
+    pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        let slot = lp.works.requests.get(self.0).ok_or_else(error::stale_request)?;
+        if !slot.job.cancel() {
+            let why = "the work has begun: it can be cancelled only while it is queued";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
+        let job = slot.job;
+        lp.works.cancelled.push(job);
+        lp.notifier.notify(Notes::WORK)
+    }
+}
+
+impl fmt::Debug for WorkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkError::Cancelled => f.write_str("Cancelled"),
+            WorkError::Panicked(_) => write!(f, "Panicked({:?})", self.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for WorkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorkError::Panicked(panic) = self else {
+            return f.write_str("the work was cancelled");
+        };
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        write!(f, "the work panicked: {}", text.unwrap_or("with something other than a text"))
+    }
+}
+
+impl std::error::Error for WorkError {}

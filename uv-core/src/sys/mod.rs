@@ -1,0 +1,11 @@
+//! The operating system's part, where `std` has none.
+
+cfg_if::cfg_if! {
+    if #[cfg(unix)] {
+        mod unix;
+        pub(crate) use unix::*;
+    } else if #[cfg(windows)] {
+        mod windows;
+        pub(crate) use windows::*;
+    }
+}

@@ -1,0 +1,42 @@
+//! Windows.
+
+#![allow(unsafe_code)]
+
+use std::io;
+
+use poll_core::RawSource;
+use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
+
+/// Makes reads and writes return `WouldBlock` instead of waiting.
+pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {
+    let mut on = 1;
+    // SAFETY: Winsock reads one `u32`, which lives across the call.
+    match unsafe { ioctlsocket(source.socket() as usize, FIONBIO, &raw mut on) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// What a poll is told when its socket has an error.
+pub(crate) fn bad_source() -> io::Error {
+    io::Error::from_raw_os_error(WSAENOTSOCK)
+}
+
+/// Windows has no `SIGPROF`.
+#[derive(Debug)]
+pub(crate) struct SigprofBlocked;
+
+impl SigprofBlocked {
+    pub(crate) fn is_possible() -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "Windows has no SIGPROF"))
+    }
+
+    pub(crate) fn new() -> SigprofBlocked {
+        SigprofBlocked
+    }
+}
+
+/// Windows has no `fork`.
+pub(crate) fn forks() -> u32 {
+    0
+}

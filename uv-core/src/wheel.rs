@@ -1,0 +1,394 @@
+//! When timers are due: a hierarchical wheel of nanoseconds.
+//!
+//! Eleven levels of 64 slots cover 64 bits. A timer stands at the level of the
+//! highest digit (of six bits) in which its deadline differs from the time the
+//! wheel has reached, in the slot that digit names: starting and stopping is
+//! linking and unlinking, whatever the number of timers. As time enters a slot,
+//! its timers move to lower levels; slots that time has passed altogether are
+//! taken as a whole and sorted. So each timer moves a few times at the most, and
+//! memory is walked in long runs.
+//!
+//! ```text
+//!  level 2   ▢ ▢ ▣ ▢ …   64 slots of 4,096 ns      time has not entered these digits
+//!  level 1   ▢ ▣ ▢ ▣ …   64 slots of 64 ns
+//!  level 0   ▣ ▢ ▢ ▢ …   64 slots of 1 ns          one deadline a slot
+//! ```
+//!
+//! Within a slot timers stand in the order they were started: a later one with the
+//! same deadline either finds the earlier one in its slot, or time has entered that
+//! slot and has moved the earlier one down first.
+
+const DIGIT_BITS: u32 = 6;
+const SLOTS: usize = 1 << DIGIT_BITS;
+const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
+
+/// To know the next deadline exactly, a slot of several deadlines must be searched.
+/// In one with more timers than this the start of the slot is taken instead: too
+/// early for one of many timers, which costs a wake-up, where a search would cost more.
+const MAX_SEARCH: u32 = 256;
+
+/// No timer: the end of a list.
+const NIL: u32 = u32::MAX;
+/// In no slot.
+const OUT: u16 = u16::MAX;
+/// Expired, and about to be run.
+const EXPIRED: u16 = u16::MAX - 1;
+
+/// A timer's place in the wheel. Timers are named by their index in the arena.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    deadline: u64,
+    prev: u32,
+    next: u32,
+    /// The slot, counted through all levels; or `OUT`, or `EXPIRED`.
+    place: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+const EMPTY: Slot = Slot { first: NIL, last: NIL, len: 0 };
+
+/// A timer that [`Wheel::expire`] took out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expired {
+    deadline: u64,
+    /// The order of starting, among those with one deadline.
+    order: u32,
+    /// Which timer.
+    pub(crate) index: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    /// By timer index.
+    nodes: Vec<Node>,
+    slots: Box<[Slot; SLOTS * LEVELS]>,
+    /// A bit for each slot of a level that is not empty.
+    occupied: [u64; LEVELS],
+    /// The time the wheel has reached. No deadline is before it.
+    reached: u64,
+    /// The next deadline, if it is known.
+    next: Option<u64>,
+}
+
+impl Wheel {
+    pub(crate) fn new() -> Wheel {
+        Wheel {
+            nodes: Vec::new(),
+            slots: Box::new([EMPTY; SLOTS * LEVELS]),
+            occupied: [0; LEVELS],
+            reached: 0,
+            next: None,
+        }
+    }
+
+    /// Schedules a timer that is not scheduled.
+    pub(crate) fn insert(&mut self, index: u32, deadline: u64) {
+        if index as usize >= self.nodes.len() {
+            let out = Node { deadline: 0, prev: NIL, next: NIL, place: OUT };
+            self.nodes.resize(index as usize + 1, out);
+        }
+        debug_assert!(!self.is_scheduled(index));
+        let deadline = deadline.max(self.reached);
+        if self.next.is_some_and(|next| deadline < next) {
+            self.next = Some(deadline);
+        }
+        self.link(index, deadline);
+    }
+
+    /// Takes a timer out, whether it waits or has expired and was not run yet.
+    pub(crate) fn remove(&mut self, index: u32) {
+        let Some(node) = self.nodes.get_mut(index as usize) else { return };
+        let (place, deadline) = (node.place, node.deadline);
+        node.place = OUT;
+        if place < EXPIRED {
+            self.unlink(index, place);
+            if self.next == Some(deadline) {
+                self.next = None;
+            }
+        }
+    }
+
+    /// True if the timer waits for its deadline.
+    pub(crate) fn is_scheduled(&self, index: u32) -> bool {
+        self.nodes.get(index as usize).is_some_and(|node| node.place < EXPIRED)
+    }
+
+    /// Whether the timer has expired and was not stopped since; from then on it has not.
+    pub(crate) fn take_expired(&mut self, expired: Expired) -> bool {
+        let node = &mut self.nodes[expired.index as usize];
+        let due = node.place == EXPIRED;
+        if due {
+            node.place = OUT;
+        }
+        due
+    }
+
+    /// The deadline of a timer that was scheduled.
+    pub(crate) fn deadline(&self, index: u32) -> Option<u64> {
+        self.nodes.get(index as usize).map(|node| node.deadline)
+    }
+
+    /// No timer is due before this; one is due then, unless its slot is crowded.
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        if self.next.is_none() {
+            self.next = self.find_next_deadline();
+        }
+        self.next
+    }
+
+    fn find_next_deadline(&self) -> Option<u64> {
+        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        let digit = self.occupied[level].trailing_zeros() as usize;
+        let slot = &self.slots[level * SLOTS + digit];
+        let shift = level as u32 * DIGIT_BITS;
+        if level == 0 || slot.len > MAX_SEARCH {
+            // Digits above are those of the time reached, digits below are zero.
+            let above = self.reached.checked_shr(shift + DIGIT_BITS).unwrap_or(0);
+            let above = above.checked_shl(shift + DIGIT_BITS).unwrap_or(0);
+            return Some(above | (digit as u64) << shift);
+        }
+        let mut earliest = u64::MAX;
+        let mut index = slot.first;
+        while index != NIL {
+            let node = &self.nodes[index as usize];
+            earliest = earliest.min(node.deadline);
+            index = node.next;
+        }
+        Some(earliest)
+    }
+
+    /// Moves time forward to `now` and appends what is due by then, in order.
+    pub(crate) fn expire(&mut self, now: u64, expired: &mut Vec<Expired>) {
+        if self.next_deadline().is_none_or(|next| next > now) {
+            // Nothing is due. The wheel stays where it is: to move would only cost.
+            return;
+        }
+        let now = now.max(self.reached);
+        let top = level_of(self.reached, now);
+        // Below the highest digit that changes, everything has passed.
+        for level in 0..top {
+            while self.occupied[level] != 0 {
+                let digit = self.occupied[level].trailing_zeros() as usize;
+                self.expire_slot(level, digit, expired);
+            }
+        }
+        // At that digit, so have the slots before the one that time is in now.
+        let digit_now = digit_of(now, top);
+        while self.occupied[top] != 0 {
+            let digit = self.occupied[top].trailing_zeros() as usize;
+            if digit > digit_now || (digit == digit_now && top > 0) {
+                break;
+            }
+            self.expire_slot(top, digit, expired);
+        }
+        self.reached = now;
+        self.next = None;
+        if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
+            self.enter_slot(top * SLOTS + digit_now, now, expired);
+        }
+    }
+
+    /// Takes all timers of a slot that has passed.
+    fn expire_slot(&mut self, level: usize, digit: usize, expired: &mut Vec<Expired>) {
+        let from = expired.len();
+        let slot = self.empty_slot(level * SLOTS + digit);
+        let mut index = slot.first;
+        while index != NIL {
+            index = self.expire_node(index, expired, from);
+        }
+        if level > 0 {
+            sort(&mut expired[from..]);
+        }
+    }
+
+    /// Spreads the timers of the slot that time has entered, some of which are due.
+    fn enter_slot(&mut self, place: usize, now: u64, expired: &mut Vec<Expired>) {
+        let from = expired.len();
+        let mut index = self.empty_slot(place).first;
+        while index != NIL {
+            let node = &self.nodes[index as usize];
+            if node.deadline <= now {
+                index = self.expire_node(index, expired, from);
+            } else {
+                let (next, deadline) = (node.next, node.deadline);
+                self.link(index, deadline);
+                index = next;
+            }
+        }
+        sort(&mut expired[from..]);
+    }
+
+    /// Marks one timer of an emptied slot as expired; returns the next in the slot.
+    fn expire_node(&mut self, index: u32, expired: &mut Vec<Expired>, from: usize) -> u32 {
+        let node = &mut self.nodes[index as usize];
+        node.place = EXPIRED;
+        let order = (expired.len() - from) as u32;
+        expired.push(Expired { deadline: node.deadline, order, index });
+        node.next
+    }
+
+    fn empty_slot(&mut self, place: usize) -> Slot {
+        self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+        std::mem::replace(&mut self.slots[place], EMPTY)
+    }
+
+    fn link(&mut self, index: u32, deadline: u64) {
+        let level = level_of(self.reached, deadline);
+        let digit = digit_of(deadline, level);
+        let place = level * SLOTS + digit;
+        let slot = &mut self.slots[place];
+        let last = std::mem::replace(&mut slot.last, index);
+        slot.len += 1;
+        if last == NIL {
+            slot.first = index;
+            self.occupied[level] |= 1 << digit;
+        } else {
+            self.nodes[last as usize].next = index;
+        }
+        self.nodes[index as usize] = Node { deadline, prev: last, next: NIL, place: place as u16 };
+    }
+
+    fn unlink(&mut self, index: u32, place: u16) {
+        let Node { prev, next, .. } = self.nodes[index as usize];
+        let slot = &mut self.slots[place as usize];
+        slot.len -= 1;
+        match prev {
+            NIL => slot.first = next,
+            prev => self.nodes[prev as usize].next = next,
+        }
+        match next {
+            NIL => slot.last = prev,
+            next => self.nodes[next as usize].prev = prev,
+        }
+        if prev == NIL && next == NIL {
+            let place = place as usize;
+            self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+        }
+    }
+}
+
+/// The highest digit in which two times differ; 0 if they do not.
+fn level_of(reached: u64, time: u64) -> usize {
+    let significant = 63 - ((reached ^ time) | (SLOTS as u64 - 1)).leading_zeros();
+    (significant / DIGIT_BITS) as usize
+}
+
+fn digit_of(time: u64, level: usize) -> usize {
+    (time >> (level as u32 * DIGIT_BITS)) as usize % SLOTS
+}
+
+fn sort(expired: &mut [Expired]) {
+    let key = |timer: &Expired| (timer.deadline, timer.order);
+    if !expired.is_sorted_by_key(key) {
+        expired.sort_unstable_by_key(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expire(wheel: &mut Wheel, now: u64) -> Vec<u32> {
+        let mut expired = Vec::new();
+        wheel.expire(now, &mut expired);
+        expired.iter().map(|timer| timer.index).collect()
+    }
+
+    #[test]
+    fn deadlines_come_in_order_and_ties_in_order_of_starting() {
+        let mut wheel = Wheel::new();
+        for (index, deadline) in [(0, 5_000), (1, 70), (2, 5_000), (3, 4_999), (4, 70)] {
+            wheel.insert(index, deadline);
+        }
+        assert_eq!(wheel.next_deadline(), Some(70));
+        assert_eq!(expire(&mut wheel, 69), [0; 0]);
+        assert_eq!(expire(&mut wheel, 70), [1, 4]);
+        assert_eq!(wheel.next_deadline(), Some(4_999));
+        assert_eq!(expire(&mut wheel, 1 << 40), [3, 0, 2]);
+        assert_eq!(wheel.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_tie_keeps_its_order_across_levels() {
+        let mut wheel = Wheel::new();
+        wheel.insert(0, 1_000_000);
+        wheel.insert(9, 999_000);
+        assert_eq!(expire(&mut wheel, 999_500), [9]);
+        wheel.insert(1, 1_000_000);
+        assert_eq!(expire(&mut wheel, 999_990), [0; 0]);
+        wheel.insert(2, 1_000_000);
+        assert_eq!(expire(&mut wheel, 1_000_000), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_ends_of_time_work() {
+        let mut wheel = Wheel::new();
+        wheel.insert(0, u64::MAX);
+        wheel.insert(1, 0);
+        assert_eq!(expire(&mut wheel, 0), [1]);
+        assert_eq!(wheel.next_deadline(), Some(u64::MAX));
+        assert_eq!(expire(&mut wheel, u64::MAX - 1), [0; 0]);
+        assert_eq!(expire(&mut wheel, u64::MAX), [0]);
+    }
+
+    #[test]
+    fn a_crowded_slot_gives_a_bound_that_is_never_late() {
+        let mut wheel = Wheel::new();
+        for index in 0..1_000 {
+            wheel.insert(index, 1_000_000_000 + u64::from(index));
+        }
+        let mut run = 0;
+        while let Some(next) = wheel.next_deadline() {
+            run += expire(&mut wheel, next).len();
+        }
+        assert_eq!(run, 1_000);
+    }
+
+    /// Random starts, stops and passes of time against a sorted list.
+    #[test]
+    fn it_agrees_with_a_sorted_list() {
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut draw = move |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut wheel = Wheel::new();
+        let mut list: Vec<(u64, u64, u32)> = Vec::new();
+        let (mut now, mut started) = (0_u64, 0);
+        for _ in 0..if cfg!(miri) { 300 } else { 50_000 } {
+            let index = draw(200) as u32;
+            match draw(4) {
+                0 | 1 => {
+                    wheel.remove(index);
+                    list.retain(|timer| timer.2 != index);
+                    let reach = 1 << draw(36);
+                    let deadline = now + draw(reach);
+                    wheel.insert(index, deadline);
+                    started += 1;
+                    list.push((deadline, started, index));
+                    list.sort_unstable();
+                }
+                2 => {
+                    wheel.remove(index);
+                    list.retain(|timer| timer.2 != index);
+                }
+                _ => {
+                    let reach = 1 << draw(34);
+                    now += draw(reach);
+                    let due = list.iter().take_while(|timer| timer.0 <= now).count();
+                    let expected: Vec<_> = list.drain(..due).map(|timer| timer.2).collect();
+                    assert_eq!(expire(&mut wheel, now), expected);
+                }
+            }
+            assert_eq!(wheel.next_deadline(), list.first().map(|timer| timer.0));
+        }
+    }
+}
