@@ -33,8 +33,8 @@ impl Instance {
         self.fd.as_raw_fd()
     }
 
-    /// Takes `other`'s place, keeping its own number.
-    pub(crate) fn become_copy_of(&mut self, other: &Instance) -> io::Result<()> {
+    /// Becomes another name of `other`'s instance, under the number that it has.
+    pub(crate) fn replace_with(&mut self, other: &Instance) -> io::Result<()> {
         replace(self.fd(), other.fd())
     }
 

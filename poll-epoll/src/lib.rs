@@ -29,6 +29,9 @@
 //!   from the set. Until then, going back to the old interest costs nothing either.
 //! - `deregister` deletes the descriptor at once, as a duplicate of it would keep
 //!   the registration alive in the kernel.
+//! - A descriptor that is closed while watched stays in the set if a duplicate keeps
+//!   its file open. When such an orphan is reported, `wait` moves to a new epoll
+//!   instance, unless `raw_fd` has shown the old one to someone.
 //! - `wait` is one `epoll_pwait`, or `epoll_pwait2` if there is a time to count.
 //!   It reports up to 1,024 sources; the kernel puts those that were reported
 //!   behind the others, so none starves.
@@ -83,8 +86,7 @@ pub struct Epoll {
     instance: Instance,
     waker: Waker,
     sources: Registry<Source>,
-    /// Sources that were modified since the last flush, each once, and perhaps
-    /// some that are gone.
+    /// Sources that were modified since the last flush, each once.
     changed: Vec<Token>,
     /// What the last system call reported; kept to reuse its memory.
     ready: Vec<libc::epoll_event>,
@@ -97,8 +99,8 @@ struct Source {
     /// What the caller asks for, in epoll's bits; 0 while the source is to be silent.
     wanted: u32,
     armed: Armed,
-    /// It is in `changed`.
-    queued: bool,
+    /// Where in `changed` it is.
+    queued: Option<usize>,
 }
 
 /// What the kernel was last told about a source.
@@ -148,8 +150,8 @@ impl Backend for Epoll {
         mode: Mode,
     ) -> io::Result<()> {
         let wanted = to_epoll(interest, mode);
-        let asleep = Source { wanted, armed: Armed::Absent, queued: false };
-        let state = self.sources.insert(token, source, asleep)?;
+        let unarmed = Source { wanted, armed: Armed::Absent, queued: None };
+        let state = self.sources.insert(token, source, unarmed)?;
         let Some(op) = change(state.armed, wanted) else { return Ok(()) };
         match self.instance.ctl(op, source.fd(), wanted, token.to_u64()) {
             Ok(()) => state.armed = Armed::For(wanted),
@@ -164,8 +166,8 @@ impl Backend for Epoll {
     fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
         let state = self.sources.get_mut(token)?;
         state.wanted = to_epoll(interest, mode);
-        if !state.queued {
-            state.queued = true;
+        if state.queued.is_none() {
+            state.queued = Some(self.changed.len());
             self.changed.push(token);
         }
         Ok(())
@@ -173,6 +175,12 @@ impl Backend for Epoll {
 
     fn deregister(&mut self, token: Token) -> io::Result<()> {
         let (source, state) = self.sources.remove(token)?;
+        if let Some(place) = state.queued {
+            self.changed.swap_remove(place);
+            if let Some(&moved) = self.changed.get(place) {
+                self.sources.get_mut(moved)?.queued = Some(place);
+            }
+        }
         if state.armed != Armed::Absent {
             // It fails only if the caller has closed the descriptor too early.
             let _ = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
@@ -183,7 +191,7 @@ impl Backend for Epoll {
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         let before = events.len();
-        let clock = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let started = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
         let mut left = timeout;
         loop {
             if !self.changed.is_empty() {
@@ -208,7 +216,7 @@ impl Backend for Epoll {
                 return Ok(());
             }
             // All that came was a late ring or from silent sources, or the time is over.
-            left = match (timeout, clock) {
+            left = match (timeout, started) {
                 (Some(timeout), Some(started)) => Some(timeout.saturating_sub(started.elapsed())),
                 (timeout, _) => timeout,
             };
@@ -239,7 +247,7 @@ impl Epoll {
     fn flush(&mut self, events: &mut Vec<Event>) {
         for token in self.changed.drain(..) {
             let Ok((source, state)) = self.sources.entry_mut(token) else { continue };
-            state.queued = false;
+            state.queued = None;
             let Some(op) = change(state.armed, state.wanted) else { continue };
             match self.instance.ctl(op, source.fd(), state.wanted, token.to_u64()) {
                 Ok(()) => state.armed = Armed::For(state.wanted),
@@ -290,10 +298,10 @@ impl Epoll {
     fn renew(&mut self) -> io::Result<()> {
         let instance = Instance::new()?;
         watch_bell(&instance, &self.waker)?;
-        self.instance.become_copy_of(&instance)?;
+        self.instance.replace_with(&instance)?;
         self.changed.clear();
         for (token, _, state) in self.sources.iter_mut() {
-            (state.armed, state.queued) = (Armed::Absent, true);
+            (state.armed, state.queued) = (Armed::Absent, Some(self.changed.len()));
             self.changed.push(token);
         }
         Ok(())

@@ -142,3 +142,21 @@ fn orphans_are_left_behind_with_the_old_instance() {
         assert_eq!(events, []);
     }
 }
+
+#[test]
+fn deregistering_takes_a_change_out_of_the_queue() {
+    let mut epoll = Epoll::new().unwrap();
+    let pairs = [(); 4].map(|()| UnixStream::pair().unwrap());
+    let tokens = [0, 1, 2, 3].map(|index| Token::new(index, 0));
+    for ((source, _), token) in pairs.iter().zip(tokens) {
+        // SAFETY: `pairs` outlive `epoll`'s interest in them.
+        unsafe { epoll.register(token, RawSource::of(source), Ready::READ, Mode::Level) }.unwrap();
+        epoll.modify(token, Ready::WRITE, Mode::Level).unwrap();
+    }
+    for (token, left) in [(tokens[0], 3), (tokens[3], 2), (tokens[2], 1)] {
+        epoll.deregister(token).unwrap();
+        assert_eq!(epoll.changed.len(), left);
+    }
+    assert_eq!(poll(&mut epoll), [Event::Ready { token: tokens[1], ready: Ready::WRITE }]);
+    assert!(epoll.changed.is_empty());
+}
