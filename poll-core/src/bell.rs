@@ -83,6 +83,17 @@ impl Bell {
         door.bell.wake_up()
     }
 
+    /// For `raw_fd`: from now on every wake makes the source readable; see
+    /// [`Doorbell::watch`].
+    ///
+    /// # Errors
+    ///
+    /// Those of ringing, if someone has knocked already.
+    pub fn watch(&self) -> io::Result<()> {
+        let door = self.0.current();
+        if door.bell.watch() { door.ends.ring() } else { Ok(()) }
+    }
+
     /// In a forked child: takes new sockets, for this bell and all its clones.
     /// [`Bell::source`] changes.
     ///
