@@ -1,0 +1,33 @@
+//! Links libkqueue on Linux, if `--cfg libkqueue` asks for it. Does nothing else.
+
+use std::env;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(libkqueue)");
+    let linux = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
+    if linux && env::var_os("CARGO_CFG_LIBKQUEUE").is_some() {
+        link_libkqueue();
+    }
+}
+
+fn link_libkqueue() {
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
+    let flags = match Command::new("pkg-config").args(["--libs", "libkqueue"]).output() {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(_) => return fail("pkg-config does not know libkqueue: install libkqueue-dev"),
+        Err(_) => return fail("pkg-config cannot be run: install pkg-config and libkqueue-dev"),
+    };
+    for flag in String::from_utf8_lossy(&flags).split_whitespace() {
+        if let Some(library) = flag.strip_prefix("-l") {
+            println!("cargo::rustc-link-lib={library}");
+        } else if let Some(folder) = flag.strip_prefix("-L") {
+            println!("cargo::rustc-link-search=native={folder}");
+        }
+    }
+}
+
+fn fail(what_to_do: &str) {
+    println!("cargo::error=--cfg libkqueue: {what_to_do}, or drop the cfg");
+}
