@@ -13,7 +13,9 @@ use poll_core::{Backend, Event, RawSource};
 use crate::arena::Arena;
 use crate::backends::DefaultBackend;
 use crate::callback::{Once, Repeated};
-use crate::handles::{AnyHandle, Asyncs, Base, Closing, Phase, PollSlot, Timers, Watchers};
+use crate::handles::{
+    AnyHandle, Asyncs, Base, Closing, Phase, PollSlot, Signals, Timers, Watchers,
+};
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
 use crate::pool::{Home, Pool};
@@ -79,6 +81,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) watchers: [Watchers<B>; 3],
     pub(crate) asyncs: Asyncs<B>,
     pub(crate) polls: Arena<PollSlot<B>>,
+    pub(crate) signals: Signals<B>,
     pub(crate) works: Works<B>,
     /// The process's pool, once this loop has used it.
     pub(crate) pool: Option<Pool>,
@@ -96,7 +99,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     now_ns: Cell<u64>,
     now_is_stale: Cell<bool>,
     /// How many handles were made, to know their order.
-    births: u64,
+    pub(crate) births: u64,
     stopped: bool,
     running: Rc<Cell<bool>>,
     meters: Arc<Meters>,
@@ -127,6 +130,7 @@ impl<B: Backend> Loop<B> {
             watchers: [Watchers::default(), Watchers::default(), Watchers::default()],
             asyncs: Asyncs::default(),
             polls: Arena::default(),
+            signals: Signals::new(Arc::clone(&notifier)),
             works: Works::new(Home::new(Arc::clone(&notifier))),
             pool: None,
             pending: VecDeque::new(),
@@ -337,13 +341,19 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Async(key).into())));
         let slots = self.polls.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Poll(key).into())));
+        let slots = self.signals.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Signal(key).into())));
         all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
 
     fn open_handles(&self) -> usize {
         let watchers = self.watchers.iter().map(|watchers| watchers.slots.len()).sum::<usize>();
-        self.timers.slots.len() + watchers + self.asyncs.slots.len() + self.polls.len()
+        self.timers.slots.len()
+            + watchers
+            + self.asyncs.slots.len()
+            + self.polls.len()
+            + self.signals.slots.len()
     }
 
     /// Takes the loop apart and gives the backend back.
@@ -372,6 +382,7 @@ impl<B: Backend> Loop<B> {
         self.backend.after_fork()?;
         self.notifier.take();
         self.forget_sends();
+        self.signals.forget_caught();
         self.works.forget_threads();
         // Its lock may be held by a thread that is not here: it is left as it is.
         std::mem::forget(self.pool.take());
@@ -397,6 +408,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Check(_) => self.watchers[Phase::Check as usize].slots.get(key)?.base,
             AnyHandle::Async(_) => self.asyncs.slots.get(key)?.base,
             AnyHandle::Poll(_) => self.polls.get(key)?.base,
+            AnyHandle::Signal(_) => self.signals.slots.get(key)?.base,
         })
     }
 
@@ -415,6 +427,7 @@ impl<B: Backend> Loop<B> {
             }
             AnyHandle::Async(_) => &mut self.asyncs.slots.get_mut(key)?.base,
             AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
+            AnyHandle::Signal(_) => &mut self.signals.slots.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
@@ -434,6 +447,7 @@ impl<B: Backend> Loop<B> {
                 self.stop_poll(poll);
                 Ok(())
             }
+            AnyHandle::Signal(signal) => signal.stop(self),
         };
         debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
     }
@@ -448,6 +462,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Check(_) => drop(self.watchers[Phase::Check as usize].slots.remove(key)),
             AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
             AnyHandle::Poll(_) => drop(self.polls.remove(key)),
+            AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
         }
     }
 
@@ -541,6 +556,10 @@ impl<B: Backend> Loop<B> {
         }
         if notes.contains(Notes::ASYNC) {
             dispatched += self.run_asyncs();
+        }
+        // Last, so that what came before the signal is handled before it.
+        if notes.contains(Notes::SIGNAL) {
+            dispatched += self.run_signals();
         }
         dispatched
     }

@@ -37,11 +37,13 @@ mod callback;
 mod error;
 mod event_loop;
 mod handles;
+mod mailbox;
 mod metrics;
 mod notify;
 mod pool;
 mod queue;
 mod requests;
+pub mod signum;
 mod sources;
 mod sys;
 mod wheel;
@@ -50,7 +52,7 @@ pub use backends::DefaultBackend;
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, Channel, Check, Closed, Handle, Idle, Poll,
-    PollEvents, Prepare, Sender, Timer,
+    PollEvents, Prepare, Sender, Signal, Timer,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

@@ -22,6 +22,7 @@ pub(crate) struct Notes(u8);
 impl Notes {
     pub(crate) const ASYNC: Notes = Notes(1);
     pub(crate) const WORK: Notes = Notes(2);
+    pub(crate) const SIGNAL: Notes = Notes(4);
 
     pub(crate) fn contains(self, other: Notes) -> bool {
         self.0 & other.0 != 0

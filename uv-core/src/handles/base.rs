@@ -6,7 +6,7 @@ use std::io;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::handles::{Async, Check, Idle, Poll, Prepare, Timer};
+use crate::handles::{Async, Check, Idle, Poll, Prepare, Signal, Timer};
 use crate::{Loop, error};
 
 /// The part of a handle's state that the loop itself looks at: when it was made, and
@@ -148,6 +148,8 @@ handles! {
     Async "async";
     /// A [`Poll`].
     Poll "poll";
+    /// A [`Signal`].
+    Signal "signal";
 }
 
 impl Sealed for AnyHandle {

@@ -4,6 +4,7 @@ mod async_handle;
 mod base;
 mod channel;
 mod poll;
+mod signal;
 mod timer;
 mod watcher;
 
@@ -11,11 +12,13 @@ pub use async_handle::{Async, AsyncSender};
 pub use base::{AnyHandle, Handle};
 pub use channel::{Channel, Closed, Sender};
 pub use poll::{AsSource, Poll, PollEvents};
+pub use signal::Signal;
 pub use timer::Timer;
 pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing};
 pub(crate) use poll::PollSlot;
+pub(crate) use signal::Signals;
 pub(crate) use timer::{Timers, nanoseconds};
 pub(crate) use watcher::{Phase, Watchers};

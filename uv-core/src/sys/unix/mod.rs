@@ -2,12 +2,16 @@
 
 #![allow(unsafe_code)]
 
+mod signals;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::RawSource;
+
+pub(crate) use signals::{subscribe, unsubscribe};
 
 /// Makes reads and writes return `WouldBlock` instead of waiting.
 pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {

@@ -2,10 +2,14 @@
 
 #![allow(unsafe_code)]
 
+mod signals;
+
 use std::io;
 
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
+
+pub(crate) use signals::{subscribe, unsubscribe};
 
 /// Makes reads and writes return `WouldBlock` instead of waiting.
 pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {

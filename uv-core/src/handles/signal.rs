@@ -1,0 +1,247 @@
+//! Signal handles: call back in the loop when the process gets a signal.
+
+use std::io;
+use std::sync::Arc;
+
+use poll_core::{Backend, Token};
+
+use crate::arena::Arena;
+use crate::callback::Repeated;
+use crate::handles::Base;
+use crate::mailbox::{Kind, Mailbox};
+use crate::notify::{Notes, Notifier};
+use crate::sys;
+use crate::{Loop, error};
+
+/// Calls back in the loop's thread when the process gets a signal.
+///
+/// Any number of handles in any number of loops may watch one signal; each is told each
+/// time. While at least one watches, the signal does nothing else; when the last one stops,
+/// it does again what it did before. Signals are counted, so none is lost between its
+/// arrival and the callback, however busy the loop is.
+///
+/// On Windows the console's events are signals: `SIGINT` (Ctrl-C), `SIGBREAK`
+/// (Ctrl-Break), `SIGHUP` (the window closes) and `SIGWINCH` (it changes size). Others can
+/// be watched there and never come. [`signum`](crate::signum) has the numbers.
+///
+#[cfg_attr(unix, doc = "```")]
+#[cfg_attr(not(unix), doc = "```ignore")]
+/// use uv_core::{Handle, Loop, RunMode, Signal, signum};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let signal = Signal::new(&mut lp);
+/// signal.start(&mut lp, signum::SIGUSR1, |lp, signal, signum| {
+///     println!("signal {signum}");
+///     signal.close(lp).unwrap();
+/// })?;
+/// // SAFETY: a signal that is being watched.
+/// unsafe { libc::raise(libc::SIGUSR1) };
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Signal(pub(crate) Token);
+
+/// The signal handles of a loop.
+#[derive(Debug)]
+pub(crate) struct Signals<B: Backend> {
+    pub(crate) slots: Arena<SignalSlot<B>>,
+    mailbox: Arc<Mailbox>,
+    /// What was caught, and how often. Kept for its memory.
+    caught: Vec<(i32, u32)>,
+    /// Whom a signal goes to. Kept for its memory.
+    due: Vec<(bool, u64, Token)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SignalSlot<B: Backend> {
+    pub(crate) base: Base,
+    /// What it watches, while started.
+    watched: Option<(i32, Kind)>,
+    /// Grows with every start, by which the handles of a signal are ordered.
+    started: u64,
+    /// `None` while stopped, and while the callback runs.
+    callback: Option<Repeated<B, (Signal, i32)>>,
+}
+
+impl<B: Backend> Signals<B> {
+    pub(crate) fn new(notifier: Arc<Notifier>) -> Signals<B> {
+        Signals {
+            slots: Arena::default(),
+            mailbox: Mailbox::new(notifier),
+            caught: Vec::new(),
+            due: Vec::new(),
+        }
+    }
+
+    /// In a forked child, signals of the parent's time are the parent's.
+    pub(crate) fn forget_caught(&mut self) {
+        self.caught.clear();
+        self.mailbox.take(|_, _| {});
+    }
+}
+
+impl<B: Backend> Drop for Signals<B> {
+    fn drop(&mut self) {
+        for (_, slot) in self.slots.iter() {
+            if let Some((signum, kind)) = slot.watched {
+                // It was subscribed to with the same number, which therefore exists.
+                let _ = sys::unsubscribe(&self.mailbox, signum, kind);
+            }
+        }
+    }
+}
+
+impl Signal {
+    /// A signal handle that is not started.
+    pub fn new<B: Backend>(lp: &mut Loop<B>) -> Signal {
+        let base = lp.new_base();
+        let slot = SignalSlot { base, watched: None, started: 0, callback: None };
+        Signal(lp.signals.slots.insert(slot))
+    }
+
+    /// Calls `callback` whenever the process gets the signal `signum`.
+    ///
+    /// Started again with the same number, only the callback changes and no signal is lost;
+    /// with another number, it watches that instead.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key; `InvalidInput` if it is closing, for a number that is no
+    /// signal, or for one that cannot be caught. A handle that was started stays as it was.
+    pub fn start<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        signum: i32,
+        callback: impl FnMut(&mut Loop<B>, Signal, i32) + 'static,
+    ) -> io::Result<()> {
+        self.start_as(lp, signum, Kind::Regular, callback)
+    }
+
+    /// As [`start`](Signal::start), but stops after the first signal.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Signal::start).
+    pub fn start_oneshot<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        signum: i32,
+        callback: impl FnMut(&mut Loop<B>, Signal, i32) + 'static,
+    ) -> io::Result<()> {
+        self.start_as(lp, signum, Kind::Oneshot, callback)
+    }
+
+    fn start_as<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        signum: i32,
+        kind: Kind,
+        mut callback: impl FnMut(&mut Loop<B>, Signal, i32) + 'static,
+    ) -> io::Result<()> {
+        let signals = &mut lp.signals;
+        let slot = signals.slots.get_mut(self.0).ok_or_else(error::stale)?;
+        if slot.base.is_closing() {
+            return Err(error::closing());
+        }
+        if slot.watched != Some((signum, kind)) {
+            // The new subscription first: in between, no signal may do what it did before.
+            sys::subscribe(&signals.mailbox, signum, kind)?;
+            if let Some((signum, kind)) = slot.watched.replace((signum, kind)) {
+                sys::unsubscribe(&signals.mailbox, signum, kind)?;
+            }
+            lp.births += 1;
+            slot.started = lp.births;
+        }
+        slot.callback = Some(Repeated::new(move |lp: &mut Loop<B>, (signal, signum)| {
+            callback(lp, signal, signum)
+        }));
+        slot.base.start(&mut lp.active_handles);
+        Ok(())
+    }
+
+    /// Stops watching, and drops the callback. A stopped handle stays so.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key.
+    pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        let slot = lp.signals.slots.get_mut(self.0).ok_or_else(error::stale)?;
+        slot.base.stop(&mut lp.active_handles);
+        let callback = slot.callback.take();
+        if let Some((signum, kind)) = slot.watched.take() {
+            sys::unsubscribe(&lp.signals.mailbox, signum, kind)?;
+        }
+        // Last: dropping what it captured may be anything.
+        drop(callback);
+        Ok(())
+    }
+
+    /// The signal that it watches, while started.
+    pub fn signum<B: Backend>(self, lp: &Loop<B>) -> Option<i32> {
+        lp.signals.slots.get(self.0)?.watched.map(|(signum, _)| signum)
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Calls the handles whose signals were caught; returns how many calls that took.
+    pub(crate) fn run_signals(&mut self) -> usize {
+        let Signals { mailbox, caught, .. } = &mut self.signals;
+        mailbox.take(|signum, times| caught.push((signum, times)));
+        let mut called = 0;
+        while let Some((signum, times)) = self.signals.caught.pop() {
+            if times > 1 {
+                self.signals.caught.push((signum, times - 1));
+            }
+            called += self.tell_of_signal(signum);
+        }
+        called
+    }
+
+    /// Regular handles come before one-shots, and those started earlier before others.
+    fn tell_of_signal(&mut self, signum: i32) -> usize {
+        let mut due = std::mem::take(&mut self.signals.due);
+        due.extend(self.signals.slots.iter().filter_map(|(key, slot)| match slot.watched {
+            Some((watched, kind)) if watched == signum => {
+                Some((kind == Kind::Oneshot, slot.started, key))
+            }
+            _ => None,
+        }));
+        due.sort_unstable();
+        let mut called = 0;
+        for (_, started, key) in due.drain(..) {
+            let Some(slot) = self.signals.slots.get_mut(key) else { continue };
+            // Stopped, or started anew, by one that was called before?
+            if slot.started != started || slot.watched.is_none() {
+                continue;
+            }
+            let Some(mut callback) = slot.callback.take() else { continue };
+            let signal = Signal(key);
+            called += 1;
+            self.call_with(&mut callback, (signal, signum), signal, |lp, signal| {
+                drop(signal.stop(lp));
+                // The rest must not wait for the next signal.
+                drop(lp.notifier.notify(Notes::SIGNAL));
+            });
+            self.after_signal(key, started, callback);
+        }
+        self.signals.due = due;
+        called
+    }
+
+    fn after_signal(&mut self, key: Token, started: u64, callback: Repeated<B, (Signal, i32)>) {
+        let Some(slot) = self.signals.slots.get_mut(key) else { return };
+        // Stopped, or started anew, by its own callback?
+        if slot.started != started {
+            return;
+        }
+        match slot.watched {
+            Some((_, Kind::Regular)) => {
+                slot.callback.get_or_insert(callback);
+            }
+            // It was subscribed to with the same number, which therefore exists.
+            Some((_, Kind::Oneshot)) => drop(Signal(key).stop(self)),
+            None => {}
+        }
+    }
+}

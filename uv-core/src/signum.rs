@@ -1,0 +1,23 @@
+//! The numbers of signals, as [`Signal`](crate::Signal) takes them.
+
+#[cfg(unix)]
+pub use libc::{
+    SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM,
+    SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
+};
+
+/// The console window closes.
+#[cfg(windows)]
+pub const SIGHUP: i32 = 1;
+/// Ctrl-C.
+#[cfg(windows)]
+pub const SIGINT: i32 = 2;
+/// Can be watched and never comes.
+#[cfg(windows)]
+pub const SIGTERM: i32 = 15;
+/// Ctrl-Break.
+#[cfg(windows)]
+pub const SIGBREAK: i32 = 21;
+/// The console window changes size.
+#[cfg(windows)]
+pub const SIGWINCH: i32 = 28;
