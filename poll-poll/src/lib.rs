@@ -37,7 +37,7 @@
 //! | `POLLOUT` | `WRITE` | `WRITE` |
 //! | `POLLPRI` (`POLLRDBAND` on Windows) | `PRIORITY` | `PRIORITY` |
 //! | `POLLRDHUP` | `DISCONNECT` | none |
-//! | `POLLHUP` | `HANGUP` | `READ`, `DISCONNECT`; beside `POLLERR` also `HANGUP` |
+//! | `POLLHUP` | `HANGUP` | `READ`; beside `POLLERR` also `HANGUP` |
 //! | `POLLERR` | `ERROR` | `ERROR` |
 //! | `POLLNVAL` | `ERROR`, and the registration sleeps | the same |
 //!
@@ -46,11 +46,13 @@
 //! - Linux, Android, FreeBSD, NetBSD, OpenBSD and DragonFly have `ppoll`, which
 //!   takes nanoseconds. Elsewhere timeouts are milliseconds, rounded up.
 //! - `DISCONNECT` needs `POLLRDHUP`: Linux, Android, illumos, FreeBSD (13.1 and
-//!   later). `WSAPoll` tells it by `POLLHUP`. Elsewhere it is `Unsupported`.
-//! - Windows before 10, version 2004, never reports a connect that fails.
+//!   later). Elsewhere it is `Unsupported`.
+//! - Windows before 10, version 2004, never reports a connect that fails. And a
+//!   socket that is closed while watched does not end a `WSAPoll`; it is reported
+//!   once something else does.
 //! - `WSAPoll` reports `POLLHUP` unasked when the peer has shut down its writing
-//!   side. A source that asked for neither `READ` nor `DISCONNECT` would end every
-//!   call at once; it is looked at every 10 ms instead, until it has more to say.
+//!   side. A source that did not ask for `READ` would end every call at once; it is
+//!   looked at every 10 ms instead, until it has more to say.
 
 #![cfg(any(unix, windows))]
 

@@ -14,17 +14,13 @@ pub(crate) use windows_sys::Win32::Networking::WinSock::{POLLNVAL, WSAPOLLFD as 
 /// An entry that Winsock passes over.
 pub(crate) const NO_ENTRY: PollFd = PollFd { fd: INVALID_SOCKET, events: 0, revents: 0 };
 
-pub(crate) const SEES_DISCONNECT: bool = true;
+/// `POLLHUP` may not show before all data is read.
+pub(crate) const SEES_DISCONNECT: bool = false;
 
 /// What can be asked for. `POLLIN` would ask for urgent data too, and `POLLPRI`
-/// makes `WSAPoll` fail. A disconnect is told unasked; but an entry must ask for
-/// something, so it asks for what is the least likely to come.
-const ASKED: [(i16, Ready); 4] = [
-    (POLLRDNORM, Ready::READ),
-    (POLLWRNORM, Ready::WRITE),
-    (POLLRDBAND, Ready::PRIORITY),
-    (POLLRDBAND, Ready::DISCONNECT),
-];
+/// makes `WSAPoll` fail.
+const ASKED: [(i16, Ready); 3] =
+    [(POLLRDNORM, Ready::READ), (POLLWRNORM, Ready::WRITE), (POLLRDBAND, Ready::PRIORITY)];
 
 /// The entry that asks for `interest`.
 pub(crate) fn entry(source: RawSource, interest: Ready) -> PollFd {
@@ -40,7 +36,7 @@ pub(crate) fn seen(revents: i16) -> Ready {
         (POLLRDNORM, Ready::READ),
         (POLLWRNORM, Ready::WRITE),
         (POLLRDBAND, Ready::PRIORITY),
-        (POLLHUP, Ready::READ.union(Ready::DISCONNECT)),
+        (POLLHUP, Ready::READ),
         (POLLERR, Ready::ERROR),
         (POLLERR | POLLHUP, Ready::ERROR.union(Ready::HANGUP)),
         (POLLNVAL, Ready::ERROR),
@@ -68,7 +64,11 @@ pub(crate) fn poll(entries: &mut [PollFd], timeout: Option<Duration>) -> io::Res
     let (list, len) = (entries.as_mut_ptr(), entries.len() as u32);
     // SAFETY: `list` and `len` describe `entries`.
     let count = unsafe { WSAPoll(list, len, timeout.map_or(-1, round_up)) };
-    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    if count == SOCKET_ERROR {
+        return Err(io::Error::last_os_error());
+    }
+    // Closed sockets are marked, but not counted.
+    Ok(entries.iter().filter(|entry| entry.revents != 0).count())
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_shutdown_is_no_hangup_but_an_abort_is() {
-        assert_eq!(seen(POLLHUP), Ready::READ | Ready::DISCONNECT);
+        assert_eq!(seen(POLLHUP), Ready::READ);
         assert!(seen(POLLHUP | POLLERR).contains(Ready::ERROR | Ready::HANGUP));
         assert_eq!(seen(POLLERR), Ready::ERROR);
         assert_eq!(seen(POLLNVAL), Ready::ERROR);
