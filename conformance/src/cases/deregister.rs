@@ -2,14 +2,14 @@
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use poll_core::{Backend, Mode, Ready, Token};
 
 use crate::support::limits::need_descriptors;
 use crate::support::observe::{
-    A, B, C, await_ready, deregister, modify, ready_now, ready_of, register, silent, wait_for,
-    wait_once,
+    A, B, C, SOON, await_ready, deregister, modify, ready_now, ready_of, register, silent,
+    wait_for, wait_once,
 };
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::{Lab, Verdict};
@@ -202,6 +202,32 @@ pub fn ignores_other_descriptors_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdic
             deregister(&mut backend, B);
             drop(far);
             silent(&mut backend, "the duplicate was deregistered too");
+        }
+    }
+    Ok(())
+}
+
+/// Once deregistered and closed, a source is really closed: its peer sees the end, by the
+/// next wait at the latest. A poll of `io_uring` that is still armed, or an entry that
+/// holds a reference, keeps the file open without any descriptor.
+pub fn lets_go_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut backend = lab.backend()?;
+    for (interest, mode) in WATCHED {
+        for known in [false, true] {
+            let (near, far) = tcp_pair();
+            register(&mut backend, A, &near, interest, mode);
+            if known {
+                wait_once(&mut backend, Some(Duration::ZERO));
+            }
+            deregister(&mut backend, A);
+            drop(near);
+            wait_once(&mut backend, Some(Duration::ZERO));
+            let closed = Instant::now();
+            while !drain(&far) {
+                let elapsed = closed.elapsed();
+                assert!(elapsed < SOON, "closed, but still open to its peer after {elapsed:?}");
+                std::thread::yield_now();
+            }
         }
     }
     Ok(())

@@ -34,6 +34,7 @@ macro_rules! __list_of_cases {
                 forgets_the_rest_of_a_batch
                 forgets_changes_not_yet_flushed
                 ignores_other_descriptors_of_the_file
+                lets_go_of_the_file
                 works_on_silent_and_spent_sources
                 twice_is_not_found;
             3 modes:
