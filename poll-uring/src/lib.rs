@@ -39,17 +39,20 @@
 //!   A source that was reported and not waited for since costs no call.
 //! - A wake writes to an `eventfd(2)`, watched by a multishot poll, if the backend
 //!   sleeps, and only sets a flag if not.
-//! - `raw_fd` is the ring. Wait with a zero timeout until nothing is reported, then
-//!   sleep on it: a level source that was reported is not armed before the next wait.
+//! - `raw_fd` is an eventfd that every completion rings: the descriptor of a ring whose
+//!   completions are made on demand does not wake who polls it. Wait with a zero timeout
+//!   until nothing is reported, then sleep on it: a level source that was reported is
+//!   armed by the next wait. From then on each `wait` costs one call more.
 //! - `after_fork` gives the child a ring of its own, a new eventfd under the old
 //!   number, and everything armed again at its next `wait`.
 //! - [Operations](poll_core::Op) are one submission entry each, tried by the kernel at
 //!   the next `wait`. Dropping the backend cancels them and waits for their ends;
 //!   what they had accepted or opened unseen is closed.
 //!
-//! A level event may be stale: if the condition arises after a `wait` and ends before
-//! the next, without this backend, it is still reported. Sources must therefore be
-//! non-blocking.
+//! A poll reports what a source says when something happens, without another look. So an
+//! event may be untrue, once: if the condition has ended since, or if urgent data came
+//! where only ordinary data was asked for. Sources must therefore be non-blocking. An
+//! interest in `PRIORITY` has every event checked, which costs a second call.
 //!
 //! | `POLL*` | `Ready` |
 //! |---|---|
@@ -104,6 +107,7 @@
 ))]
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -145,6 +149,8 @@ pub struct Uring {
     waker: Waker,
     /// The poll of the waker's eventfd is in flight.
     bell_armed: bool,
+    /// The ring knows of the waker's eventfd for pollers outside.
+    outside_registered: bool,
 }
 
 impl Uring {
@@ -176,6 +182,7 @@ impl Uring {
             groups: Groups::default(),
             waker: Waker::new()?,
             bell_armed: false,
+            outside_registered: false,
         })
     }
 }
@@ -223,16 +230,17 @@ impl Backend for Uring {
         self.polls.begin_turn();
         loop {
             self.here(Uring::flush)?;
-            let sleeps = left != Some(Duration::ZERO) && self.waker.door().sleep();
+            let sleeps = left != Some(Duration::ZERO) && self.waker.sleep();
             let want = if sleeps { 1 + self.polls.noise() } else { 0 };
             let entered = self.ring.enter(want, left);
             self.reap(events);
-            let woken = self.waker.door().wake_up();
+            let woken = self.waker.wake_up();
             let whole = match entered {
                 Err(error) if refusal::is_moved(&error) => self.start_over().map(|()| true)?,
                 other => other?,
             };
             if woken || !whole || events.len() > before || left == Some(Duration::ZERO) {
+                self.settle_outside();
                 return Ok(());
             }
             // What came was not for the caller: sleep for the time left.
@@ -275,11 +283,11 @@ impl Backend for Uring {
     }
 
     fn raw_fd(&self) -> Option<RawSource> {
-        if self.waker.door().watch() {
-            // If the ring fails, the note is still there for the next wait.
-            let _ = self.waker.ring();
+        let outside = self.waker.open_outside().ok()?;
+        if self.waker.watch() {
+            waker::ring(outside).ok()?;
         }
-        Some(RawSource::from_fd(self.ring.fd()))
+        Some(RawSource::of(outside))
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
@@ -310,7 +318,25 @@ impl Uring {
             unsafe { self.ring.push(poll) }?;
             self.bell_armed = true;
         }
+        if !self.outside_registered
+            && let Some(outside) = self.waker.outside()
+        {
+            self.ring.register_eventfd(outside.as_raw_fd())?;
+            self.outside_registered = true;
+        }
         self.polls.flush(&mut self.ring)
+    }
+
+    /// Leaves the eventfd for pollers outside readable only if there is more to tell.
+    fn settle_outside(&mut self) {
+        if let Some(outside) = self.waker.outside() {
+            waker::drain(outside);
+            // Whatever came before it was drained must ring again.
+            if self.ring.has_news() || self.waker.watch() {
+                // It fails only if it has been rung too often.
+                let _ = waker::ring(outside);
+            }
+        }
     }
 
     /// Tells all completions.
@@ -352,7 +378,7 @@ impl Uring {
         self.groups.share(&ring)?;
         self.ops.start_over(&mut ring);
         self.polls.start_over();
-        self.bell_armed = false;
+        (self.bell_armed, self.outside_registered) = (false, false);
         self.ring = ring;
         Ok(())
     }

@@ -37,6 +37,8 @@ struct Watch {
     /// The poll in flight is to be replaced even if it is what is wanted: an edge
     /// that has passed shows only to a new one.
     renew: bool,
+    /// The poll in flight was started to check a [`HEARSAY`] result.
+    checking: bool,
     /// Is in [`Polls::changed`].
     queued: bool,
     /// The turn of the last event, and where it is in that wait's list.
@@ -94,8 +96,15 @@ impl Polls {
         wanted: Ready,
         mode: Mode,
     ) -> io::Result<()> {
-        let watch =
-            Watch { wanted, mode, armed: None, renew: false, queued: false, reported: (0, 0) };
+        let watch = Watch {
+            wanted,
+            mode,
+            armed: None,
+            renew: false,
+            checking: false,
+            queued: false,
+            reported: (0, 0),
+        };
         let watch = self.watches.insert(token, source, watch)?;
         queue(&mut self.changed, token, watch);
         Ok(())
@@ -186,10 +195,14 @@ impl Polls {
         }
         // This backend disowns what it cancels: if a poll is cancelled all the same, the
         // thread that armed it has ended, and it is armed again like any other.
-        if done.result != -libc::ECANCELED {
+        let hearsay = is_hearsay(done.result) && !watch.checking;
+        watch.checking = hearsay;
+        if hearsay {
+            watch.renew = watch.armed.is_some();
+        } else if done.result != -libc::ECANCELED {
             watch.report(token, done.result, self.turn, events);
         }
-        if watch.goal() != watch.armed.map(|armed| armed.what) {
+        if watch.renew || watch.goal() != watch.armed.map(|armed| armed.what) {
             queue(&mut self.changed, token, watch);
         }
     }
@@ -275,11 +288,23 @@ const MAP: [(i16, Ready); 7] = [
     (libc::POLLNVAL, Ready::ERROR),
 ];
 
+/// A bit that no socket ever is, but that all of them say when data arrives, urgent or
+/// not. The kernel reports what was said, without a look at the socket, and nothing at
+/// all to a poll for `POLLPRI` alone. So polls for `POLLPRI` also ask for this bit, and
+/// where it comes back, a new poll looks at the socket.
+const HEARSAY: u32 = libc::POLLRDBAND as u32;
+
+/// True if a poll's result is what was said and not what is.
+fn is_hearsay(result: i32) -> bool {
+    u32::try_from(result).is_ok_and(|bits| bits & HEARSAY != 0)
+}
+
 /// What to poll for; 0 for an interest in nothing. Hang-ups and errors come unasked.
 pub(crate) fn to_poll(interest: Ready) -> u32 {
     let asked = interest & Ready::INTEREST;
     let bits = MAP.iter().filter(|(_, ready)| asked.contains(*ready)).map(|(bit, _)| bit);
-    bits.fold(0, |all, &bit| all | bit as u32)
+    let hearsay = if asked.contains(Ready::PRIORITY) { HEARSAY } else { 0 };
+    bits.fold(hearsay, |all, &bit| all | bit as u32)
 }
 
 /// What a poll has seen.
@@ -299,6 +324,13 @@ mod tests {
         assert_eq!(from_poll(libc::POLLHUP as u32), Ready::HANGUP);
         assert_eq!(from_poll(libc::POLLERR as u32), Ready::ERROR);
         assert_eq!(from_poll(libc::POLLNVAL as u32), Ready::ERROR);
+    }
+
+    #[test]
+    fn only_polls_for_priority_listen_to_hearsay() {
+        assert!(is_hearsay(to_poll(Ready::PRIORITY) as i32));
+        assert!(!is_hearsay(to_poll(Ready::INTEREST - Ready::PRIORITY) as i32));
+        assert!(!is_hearsay(-libc::EBADF));
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Ring {
         self.has(opcode::Socket::CODE)
     }
 
-    pub(crate) fn fd(&self) -> RawFd {
+    fn fd(&self) -> RawFd {
         self.uring.as_raw_fd()
     }
 
@@ -168,10 +168,8 @@ impl Ring {
         let want = want.min(self.uring.params().cq_entries() as usize);
         let mut refusals = 0;
         loop {
-            let queue = self.uring.submission();
-            let (queued, work) = (queue.len(), queue.taskrun() || queue.cq_overflow());
-            drop(queue);
-            if queued == 0 && !work && self.visible() >= want {
+            let queued = self.uring.submission().len();
+            if queued == 0 && !self.has_work() && self.visible() >= want {
                 return Ok(true);
             }
             self.enable()?;
@@ -200,6 +198,12 @@ impl Ring {
     /// Takes all completions that there are.
     pub(crate) fn completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
         self.stash.drain(..).chain(self.uring.completion().map(Completion::from))
+    }
+
+    /// Has `eventfd` rung by every completion, and by what will be one once entered.
+    pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
+        self.check_process()?;
+        self.uring.submitter().register_eventfd(eventfd)
     }
 
     /// Adds an end that the kernel does not tell.
@@ -273,6 +277,17 @@ impl Ring {
             self.enabled = true;
         }
         Ok(())
+    }
+
+    /// True if the next [`enter`](Ring::enter) will find completions at once.
+    pub(crate) fn has_news(&mut self) -> bool {
+        self.has_work() || self.visible() > 0
+    }
+
+    /// True if the kernel has completions that are not in the queue yet.
+    fn has_work(&mut self) -> bool {
+        let queue = self.uring.submission();
+        queue.taskrun() || queue.cq_overflow()
     }
 
     fn visible(&mut self) -> usize {

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use poll_core::{Doorbell, Wake};
 
@@ -17,49 +18,74 @@ pub struct Waker(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     door: Doorbell,
+    /// What the ring polls.
     eventfd: File,
+    /// What pollers outside watch, if there are any; see [`Waker::outside`].
+    outside: OnceLock<File>,
+    /// The backend sleeps, or is about to: pollers outside are not all that is to wake.
+    sleeps: AtomicBool,
 }
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Waker> {
-        Ok(Waker(Arc::new(Shared { door: Doorbell::default(), eventfd: eventfd()? })))
+        Ok(Waker(Arc::new(Shared {
+            door: Doorbell::default(),
+            eventfd: eventfd()?,
+            outside: OnceLock::new(),
+            sleeps: AtomicBool::new(false),
+        })))
     }
 
-    pub(crate) fn door(&self) -> &Doorbell {
-        &self.0.door
+    /// Before a wait blocks; see [`Doorbell::sleep`].
+    pub(crate) fn sleep(&self) -> bool {
+        // Whoever finds the door asleep finds this, too: the door orders them.
+        self.0.sleeps.store(true, Ordering::Relaxed);
+        self.0.door.sleep()
+    }
+
+    /// After the system call; see [`Doorbell::wake_up`].
+    pub(crate) fn wake_up(&self) -> bool {
+        self.0.sleeps.store(false, Ordering::Relaxed);
+        self.0.door.wake_up()
+    }
+
+    /// Has wakes ring pollers outside; see [`Doorbell::watch`].
+    pub(crate) fn watch(&self) -> bool {
+        self.0.door.watch()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.0.eventfd.as_raw_fd()
     }
 
-    /// Makes the eventfd readable, or wakes its poll again if it is.
-    pub(crate) fn ring(&self) -> io::Result<()> {
-        match (&self.0.eventfd).write(&1u64.to_ne_bytes()) {
-            // The counter is full: it has been rung more than often enough.
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            _ => Ok(()),
+    /// The eventfd for pollers outside, once one was asked for. Wakes ring it, and so
+    /// does the ring that it is registered with.
+    pub(crate) fn outside(&self) -> Option<&File> {
+        self.0.outside.get()
+    }
+
+    /// The eventfd for pollers outside.
+    pub(crate) fn open_outside(&self) -> io::Result<&File> {
+        if self.0.outside.get().is_none() {
+            let new = eventfd()?;
+            let _ = self.0.outside.set(new);
         }
+        Ok(self.0.outside.get().expect("set just now"))
     }
 
     /// Makes the eventfd unreadable: a poll that starts anew must not see old rings.
     pub(crate) fn drain(&self) {
-        // It would block if nobody has rung, which is as good.
-        let _ = (&self.0.eventfd).read(&mut [0; 8]);
+        drain(&self.0.eventfd);
     }
 
-    /// In a forked child: puts a new eventfd under the old number, which all clones have.
+    /// In a forked child: puts new eventfds under the old numbers, which all clones have.
     pub(crate) fn after_fork(&self) -> io::Result<()> {
-        let new = eventfd()?;
-        // SAFETY: both descriptors are open and owned here; the old one's file is
-        // replaced, its number stays with its owner.
-        if unsafe { libc::dup3(new.as_raw_fd(), self.fd(), libc::O_CLOEXEC) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if self.door().wake_up() {
+        replace(&self.0.eventfd)?;
+        self.outside().map_or(Ok(()), replace)?;
+        if self.wake_up() {
             // Someone has knocked before the fork: the child's next wait answers. It is
             // awake now, so that there is nobody to ring.
-            let _ = self.door().knock();
+            let _ = self.0.door.knock();
         }
         Ok(())
     }
@@ -67,8 +93,39 @@ impl Waker {
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
-        if self.door().knock() { self.ring() } else { Ok(()) }
+        if !self.0.door.knock() {
+            return Ok(());
+        }
+        let outside = self.outside();
+        outside.map_or(Ok(()), ring)?;
+        if outside.is_none() || self.0.sleeps.load(Ordering::Relaxed) {
+            ring(&self.0.eventfd)?;
+        }
+        Ok(())
     }
+}
+
+pub(crate) fn ring(mut eventfd: &File) -> io::Result<()> {
+    match eventfd.write(&1u64.to_ne_bytes()) {
+        // The counter is full: it has been rung more than often enough.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn drain(mut eventfd: &File) {
+    // It would block if nobody has rung, which is as good.
+    let _ = eventfd.read(&mut [0; 8]);
+}
+
+fn replace(old: &File) -> io::Result<()> {
+    let new = eventfd()?;
+    // SAFETY: both descriptors are open and owned here; the old one's file is replaced,
+    // its number stays with its owner.
+    if unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 fn eventfd() -> io::Result<File> {
