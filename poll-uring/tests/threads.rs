@@ -1,0 +1,142 @@
+//! A ring belongs to a thread; a backend does not.
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )
+))]
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
+
+use common::*;
+use poll_core::{Backend, Event, Mode, Op, OpKind, RawBuf, RawSource, Token};
+
+#[test]
+fn a_backend_that_moves_between_threads_goes_on() {
+    let Some(mut uring) = uring(8) else { return };
+    let (near, mut far) = tcp_pair();
+    watch(&mut uring, TOKEN, RawSource::of(&near), Mode::Level);
+    assert_eq!(wait(&mut uring, SHORT), []);
+    far.write_all(b"x").expect("sent");
+    for _ in 0..3 {
+        uring = thread::spawn(move || {
+            assert_eq!(wait(&mut uring, SOON), [readable(TOKEN)]);
+            uring
+        })
+        .join()
+        .expect("the other thread");
+        assert_eq!(wait(&mut uring, SOON), [readable(TOKEN)]);
+    }
+    uring = thread::spawn(move || {
+        uring.deregister(TOKEN).expect("deregistered");
+        uring
+    })
+    .join()
+    .expect("the other thread");
+    assert_eq!(wait(&mut uring, SHORT), []);
+}
+
+#[test]
+fn operations_in_flight_stay_on_their_thread() {
+    let Some(mut uring) = uring(8) else { return };
+    let (near, mut far) = tcp_pair();
+    let mut memory = vec![0u8; 8];
+    let op = Op::Recv { source: RawSource::of(&near), buf: RawBuf::filling(&mut memory) };
+    // SAFETY: memory and source outlive the operation.
+    unsafe { uring.submit(TOKEN, op) }.expect("submitted");
+    assert_eq!(wait(&mut uring, SHORT), []);
+
+    let (sender, receiver) = mpsc::channel();
+    let (giver, taker) = mpsc::channel();
+    let other = thread::spawn(move || {
+        let mut uring: poll_uring::Uring = receiver.recv().expect("the backend");
+        let error = uring.wait(SHORT, &mut Vec::new()).expect_err("another thread's ring");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
+        giver.send(uring).expect("given back");
+    });
+    sender.send(uring).expect("handed over");
+    uring = taker.recv().expect("the backend");
+    other.join().expect("the other thread");
+
+    far.write_all(b"hello").expect("sent");
+    let done = Event::Done { token: TOKEN, result: Ok(5), more: false, lent: None };
+    assert_eq!(wait(&mut uring, SOON), [done]);
+    assert_eq!(&memory[..5], b"hello");
+}
+
+/// Closing a ring ends its requests in the kernel's own time. `drop` must outlast them
+/// even on a thread that may not ask.
+#[test]
+fn dropped_elsewhere_it_still_outlasts_its_operations() {
+    for owner_lives in [true, false] {
+        for _ in 0..50 {
+            let Some(mut uring) = uring(8) else { return };
+            let (near, mut far) = tcp_pair();
+            let mut memory = vec![0u8; 8];
+            let op = Op::Recv { source: RawSource::of(&near), buf: RawBuf::filling(&mut memory) };
+            let (giver, taker) = mpsc::channel();
+            let (release, held) = mpsc::channel::<()>();
+            // SAFETY: memory and source outlive the backend.
+            unsafe { uring.submit(TOKEN, op) }.expect("submitted");
+            let owner = thread::spawn(move || {
+                assert_eq!(wait(&mut uring, Some(std::time::Duration::ZERO)), []);
+                giver.send(uring).expect("given away");
+                let _ = held.recv();
+            });
+            let uring = taker.recv().expect("the backend");
+            if !owner_lives {
+                drop(release);
+                owner.join().expect("the owner");
+                drop(uring);
+            } else {
+                drop(uring);
+                drop(release);
+                owner.join().expect("the owner");
+            }
+            far.write_all(b"late").expect("sent");
+            assert_eq!(memory, [0; 8], "the kernel has written after the drop");
+            // The kernel does not hold the socket either: its peer hears of the close.
+            drop(near);
+            far.set_read_timeout(SOON).expect("a timeout");
+            let end = far.read(&mut [0; 8]).map_err(|error| error.kind());
+            assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_accepted_unseen_is_closed_with_the_backend() {
+    let Some(mut uring) = uring(8) else { return };
+    if !uring.supports(OpKind::AcceptMulti) {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    // SAFETY: the listener outlives the backend.
+    unsafe { uring.submit(TOKEN, Op::AcceptMulti { listener: RawSource::of(&listener) }) }
+        .expect("submitted");
+    assert_eq!(wait(&mut uring, SHORT), []);
+    let mut clients: Vec<_> =
+        (0..5).map(|_| std::net::TcpStream::connect(address).expect("connected")).collect();
+    // Whatever enters the kernel lets it accept; nobody is told.
+    let (near, _far) = tcp_pair();
+    let other = Token::new(1, 0);
+    watch(&mut uring, other, RawSource::of(&near), Mode::Level);
+    drop(uring);
+    drop(listener);
+    for client in &mut clients {
+        client.set_read_timeout(SOON).expect("a timeout");
+        // The end of file or a reset: anything but a connection that nobody has.
+        let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
+        assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
+    }
+}
