@@ -1,6 +1,7 @@
 //! Running cases: alone where they must be, with a limit on time, panics caught.
 
 use std::any::Any;
+use std::fmt;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::RwLock;
@@ -11,15 +12,39 @@ use poll_core::Backend;
 
 use crate::{Lab, Verdict};
 
-/// A case that takes longer hangs.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// A case that takes longer hangs. The slowest take a few seconds.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Cases that change or count what the whole process shares (descriptors, limits,
-/// signal handlers, children) run while no other case does.
-const ALONE: [&str; 2] = ["scale", "surroundings"];
+/// Groups and cases that run while no other does: they change or count what the
+/// whole process shares (descriptors, limits, children), or they measure time,
+/// which other cases would use up.
+const ALONE: [&str; 5] = [
+    "scale",
+    "surroundings",
+    "timeouts::are_not_absurdly_late",
+    "timeouts::zero_does_not_wait",
+    "wakes::from_many_threads",
+];
 
 /// Held for reading by ordinary cases, for writing by those that run alone.
 static ROOM: RwLock<()> = RwLock::new(());
+
+/// The title of each point of poll-core's [contract](poll_core#the-contract), from
+/// point 1 on.
+pub const POINTS: [&str; 12] = [
+    "Changes",
+    "Deregistering",
+    "Modes",
+    "Silence",
+    "Timeouts",
+    "Wakes",
+    "Mistakes",
+    "Operations",
+    "Lent memory",
+    "Conditions",
+    "Scale",
+    "Surroundings",
+];
 
 /// One case for one kind of backend.
 #[derive(Debug)]
@@ -34,6 +59,13 @@ pub struct Case<B> {
     pub run: fn(&Lab<B>) -> Verdict,
 }
 
+impl<B> Case<B> {
+    /// The name of the case with its module: `wakes::coalesce`.
+    pub fn path(&self) -> String {
+        format!("{}::{}", self.group, self.name)
+    }
+}
+
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -43,6 +75,16 @@ pub enum Outcome {
     Fail(String),
     /// The case does not apply, and why.
     Skip(String),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Pass => f.write_str("pass"),
+            Outcome::Fail(why) => write!(f, "fail: {why}"),
+            Outcome::Skip(why) => write!(f, "skip: {why}"),
+        }
+    }
 }
 
 /// Every case, for backends of type `B`.
@@ -65,13 +107,31 @@ macro_rules! __array_of_cases {
     };
 }
 
-/// Runs one case on backends from `new`, with a limit on its time.
+/// True if the case named `path` must not share the process, or the machine, with
+/// others while it runs.
+pub fn runs_alone(path: &str) -> bool {
+    let group = path.split("::").next().unwrap_or_default();
+    ALONE.contains(&group) || ALONE.contains(&path)
+}
+
+/// Runs one case on backends from `new`, within a minute. `path` is its name, as
+/// [`Case::path`] gives it.
 pub fn run_case<B: Backend + 'static>(
-    group: &str,
+    path: &str,
     case: fn(&Lab<B>) -> Verdict,
     new: impl Fn() -> io::Result<B> + Send + Sync + 'static,
 ) -> Outcome {
-    let alone = ALONE.contains(&group);
+    run_case_within(TIME_LIMIT, path, case, new)
+}
+
+/// As [`run_case`], with a limit of one's own. A case that hangs keeps its thread.
+pub fn run_case_within<B: Backend + 'static>(
+    limit: Duration,
+    path: &str,
+    case: fn(&Lab<B>) -> Verdict,
+    new: impl Fn() -> io::Result<B> + Send + Sync + 'static,
+) -> Outcome {
+    let alone = runs_alone(path);
     // A case that panicked poisons nothing that the next one could see.
     let _shared = (!alone).then(|| ROOM.read().unwrap_or_else(|poison| poison.into_inner()));
     let _alone = alone.then(|| ROOM.write().unwrap_or_else(|poison| poison.into_inner()));
@@ -81,13 +141,11 @@ pub fn run_case<B: Backend + 'static>(
         let lab = Lab::new(new);
         let _ = done.send(catch_unwind(AssertUnwindSafe(|| case(&lab))));
     });
-    match result.recv_timeout(TIME_LIMIT) {
+    match result.recv_timeout(limit) {
         Ok(Ok(Ok(()))) => Outcome::Pass,
         Ok(Ok(Err(skip))) => Outcome::Skip(skip.reason().into()),
         Ok(Err(panic)) => Outcome::Fail(message(&*panic)),
-        Err(RecvTimeoutError::Timeout) => {
-            Outcome::Fail(format!("hangs: not over after {} s", TIME_LIMIT.as_secs()))
-        }
+        Err(RecvTimeoutError::Timeout) => Outcome::Fail(format!("hangs: not over in {limit:?}")),
         Err(RecvTimeoutError::Disconnected) => Outcome::Fail(match thread.join() {
             Ok(()) => "ended without a result".into(),
             Err(panic) => message(&*panic),
@@ -102,21 +160,21 @@ pub fn run_case<B: Backend + 'static>(
 /// If the case fails.
 pub fn check<B: Backend + 'static>(
     backend: &str,
-    name: &str,
+    path: &str,
     case: fn(&Lab<B>) -> Verdict,
     new: impl Fn() -> io::Result<B> + Send + Sync + 'static,
 ) {
-    let group = name.split("::").next().unwrap_or_default();
-    match run_case(group, case, new) {
+    match run_case(path, case, new) {
         Outcome::Pass => {}
-        Outcome::Fail(why) => panic!("{backend}::{name}: {why}"),
+        Outcome::Fail(why) => panic!("{backend}::{path}: {why}"),
         // Not `eprintln!`: the test harness would swallow it.
         Outcome::Skip(why) => {
-            let _ = io::stderr().write_all(format!("skip {backend}::{name}: {why}\n").as_bytes());
+            let _ = io::stderr().write_all(format!("skip {backend}::{path}: {why}\n").as_bytes());
         }
     }
 }
 
+/// The text of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
