@@ -1,0 +1,153 @@
+//! The program: every case on every backend, each in a process of its own.
+//!
+//! [`main`] is all of it, for any list of [`Candidate`]s. This is the program
+//! `conformance` with one backend more:
+//!
+//! ```no_run
+//! use conformance::matrix::{self, Candidate};
+//!
+//! fn main() -> std::process::ExitCode {
+//!     let mut candidates = matrix::backends();
+//!     candidates.push(Candidate::new("mine", poll_select::Select::new));
+//!     matrix::main(candidates)
+//! }
+//! ```
+//!
+//! A case that crashes or hangs is a result like any other, because it happens
+//! in a process that does nothing else. Cases that measure time or need many
+//! descriptors run one by one after the others.
+
+mod backends;
+mod candidate;
+mod json;
+mod options;
+mod process;
+mod schedule;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+pub use backends::backends;
+pub use candidate::{Candidate, Entry};
+pub use options::Options;
+pub use process::Processes;
+pub use schedule::Progress;
+pub use table::Style;
+
+use crate::Outcome;
+
+/// How one case is run on one backend.
+pub trait Runner: Sync {
+    /// Runs `case` on `candidate`'s backend and tells how it ended.
+    fn run(&self, candidate: &Candidate, case: &Entry) -> Outcome;
+}
+
+/// Runs cases where the caller is. A case that crashes takes the caller along.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InProcess;
+
+impl Runner for InProcess {
+    fn run(&self, _candidate: &Candidate, case: &Entry) -> Outcome {
+        case.run()
+    }
+}
+
+/// How a case ended on a backend, and after how long.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Which backend.
+    pub backend: &'static str,
+    /// The point of the contract.
+    pub point: u8,
+    /// Which case: `group::name`.
+    pub case: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, with the start of its process.
+    pub time: Duration,
+}
+
+/// All that a run found out.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The backends that were to run, and those that this machine cannot run.
+    pub candidates: &'a [Candidate],
+    /// What ran, by case and then by backend.
+    pub finished: Vec<Finished>,
+    /// How long everything took.
+    pub time: Duration,
+}
+
+impl Report<'_> {
+    /// How many passed, failed and were skipped.
+    pub fn totals(&self) -> (usize, usize, usize) {
+        self.finished.iter().fold((0, 0, 0), |(pass, fail, skip), one| match one.outcome {
+            Outcome::Pass => (pass + 1, fail, skip),
+            Outcome::Fail(_) => (pass, fail + 1, skip),
+            Outcome::Skip(_) => (pass, fail, skip + 1),
+        })
+    }
+}
+
+/// The whole program, from its arguments to its exit status: 0 if nothing failed,
+/// 1 if something did, 2 if what was asked for makes no sense.
+pub fn main(candidates: Vec<Candidate>) -> ExitCode {
+    let options = Options::from_command_line();
+    if let Some((backend, case)) = options.child() {
+        return process::run_as_child(&candidates, backend, case);
+    }
+    let runner = match Processes::of_this_program() {
+        Ok(runner) => runner,
+        Err(error) => {
+            eprintln!("error: this program cannot find itself: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let style = Style::of(&io::stdout());
+    let progress = if io::stderr().is_terminal() { Progress::Bar } else { Progress::Silent };
+    match run(&options, &candidates, &runner, style, progress, &mut io::stdout().lock()) {
+        Ok(status) => ExitCode::from(status),
+        // Whoever read the output has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            eprintln!("error: {error}\n\nFor more information, try '--help'.");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what `options` select, writes the report to `out`, and gives the exit status.
+///
+/// # Errors
+///
+/// `InvalidInput` if the options name what does not exist or select nothing;
+/// otherwise those of writing to `out`.
+pub fn run(
+    options: &Options,
+    candidates: &[Candidate],
+    runner: &dyn Runner,
+    style: Style,
+    progress: Progress,
+    out: &mut dyn Write,
+) -> io::Result<u8> {
+    let selection = options.select(candidates)?;
+    if options.list {
+        table::list(&selection, style, out)?;
+        return Ok(0);
+    }
+    let started = Instant::now();
+    let finished = schedule::run(&selection, runner, options.jobs(), progress);
+    let report = Report { candidates, finished, time: started.elapsed() };
+    if options.json {
+        json::write(&report, out)?;
+    } else {
+        table::write(&report, style, out)?;
+    }
+    Ok(u8::from(report.totals().1 > 0))
+}

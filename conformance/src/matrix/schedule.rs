@@ -1,0 +1,104 @@
+//! Which case runs when.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::options::Selection;
+use super::{Candidate, Entry, Finished, Runner};
+use crate::Outcome;
+
+/// What to show while cases run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing.
+    Silent,
+    /// A bar on the standard error stream.
+    Bar,
+}
+
+/// A case on a backend, and its place in the report.
+struct Job<'a> {
+    place: (usize, usize),
+    candidate: &'a Candidate,
+    case: &'a Entry,
+}
+
+/// Runs the selection, a few cases at a time and then, one by one, those that must
+/// be alone. The results come by case, then by backend.
+pub(super) fn run(
+    selection: &Selection<'_>,
+    runner: &dyn Runner,
+    jobs: usize,
+    progress: Progress,
+) -> Vec<Finished> {
+    let all = selection.iter().enumerate().flat_map(|(column, (candidate, cases))| {
+        cases.iter().enumerate().map(move |(row, case)| Job {
+            place: (row, column),
+            candidate,
+            case,
+        })
+    });
+    let (alone, together): (Vec<_>, Vec<_>) = all.partition(|job| job.case.alone());
+    let bar = bar(alone.len() + together.len(), progress);
+    let mut finished = run_jobs(&together, runner, jobs, &bar);
+    finished.extend(run_jobs(&alone, runner, 1, &bar));
+    bar.finish_and_clear();
+    finished.sort_by_key(|(place, _)| *place);
+    finished.into_iter().map(|(_, finished)| finished).collect()
+}
+
+fn run_jobs(
+    jobs: &[Job<'_>],
+    runner: &dyn Runner,
+    threads: usize,
+    bar: &ProgressBar,
+) -> Vec<((usize, usize), Finished)> {
+    let (next, finished, failed) =
+        (AtomicUsize::new(0), Mutex::new(Vec::new()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..threads.min(jobs.len()) {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    bar.set_message(format!("{} {}", job.candidate.name(), job.case.path()));
+                    let one = run_job(job, runner);
+                    if matches!(one.outcome, Outcome::Fail(_)) {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    bar.inc(1);
+                    if let failed @ 1.. = failed.load(Ordering::Relaxed) {
+                        bar.set_prefix(format!("{failed} failed "));
+                    }
+                    finished.lock().expect("no thread panics").push((job.place, one));
+                }
+            });
+        }
+    });
+    finished.into_inner().expect("no thread panics")
+}
+
+fn run_job(job: &Job<'_>, runner: &dyn Runner) -> Finished {
+    let started = Instant::now();
+    let outcome = runner.run(job.candidate, job.case);
+    Finished {
+        backend: job.candidate.name(),
+        point: job.case.point(),
+        case: job.case.path().into(),
+        outcome,
+        time: started.elapsed(),
+    }
+}
+
+fn bar(length: usize, progress: Progress) -> ProgressBar {
+    if progress == Progress::Silent {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length as u64);
+    let template = "{bar:30} {pos}/{len} {prefix:.red}{wide_msg:.dim}";
+    bar.set_style(ProgressStyle::with_template(template).expect("a template that parses"));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
