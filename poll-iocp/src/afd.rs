@@ -19,7 +19,7 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawSocket};
 use std::ptr::{self, NonNull};
 
@@ -74,6 +74,8 @@ struct PollInfo {
     events: u32,
     status: NTSTATUS,
 }
+
+const _: () = assert!(size_of::<PollInfo>() == 32 && offset_of!(PollInfo, socket) == 16);
 
 /// What the kernel writes to while a poll is in flight.
 #[repr(C)]

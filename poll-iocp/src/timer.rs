@@ -10,7 +10,6 @@
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
-use std::io;
 use std::mem;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
@@ -82,18 +81,15 @@ impl Timer {
     }
 
     /// Queues a packet to `port` after `delay`, in place of an earlier one that has
-    /// not come yet. That one may come all the same, if it was about to.
-    ///
-    /// # Errors
-    ///
-    /// No packet will come, or an earlier one instead: do not rely on it.
-    pub(crate) fn start(&mut self, port: &Port, delay: Duration) -> io::Result<()> {
+    /// not come yet. That one may come all the same, if it was about to. False if
+    /// no packet is sure to come.
+    pub(crate) fn start(&mut self, port: &Port, delay: Duration) -> bool {
         if self.started {
             // SAFETY: the handle is borrowed from its owner.
             let status = unsafe { (self.cancel)(self.packet.as_raw_handle(), 1) };
             // Cancelled: the packet was in the queue and has been taken out of it.
             if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
-                return Err(io::ErrorKind::ResourceBusy.into());
+                return false;
             }
             self.started = false;
         }
@@ -102,7 +98,7 @@ impl Timer {
         let set =
             unsafe { SetWaitableTimer(self.timer.as_raw_handle(), &due, 0, None, ptr::null(), 0) };
         if set == 0 {
-            return Err(io::Error::last_os_error());
+            return false;
         }
         let mut signalled = 0;
         // SAFETY: the handles are borrowed from their owners, the key and the
@@ -120,7 +116,7 @@ impl Timer {
             )
         };
         self.started = status == STATUS_SUCCESS;
-        if self.started { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
+        self.started
     }
 
     /// The packet was dequeued.
@@ -172,8 +168,8 @@ mod tests {
         let Some(mut timer) = Timer::new() else { return };
         let (port, mut batch) = (Port::new().unwrap(), Batch::new(4));
         let started = Instant::now();
-        timer.start(&port, Duration::from_secs(3600)).unwrap();
-        timer.start(&port, Duration::from_micros(500)).unwrap();
+        assert!(timer.start(&port, Duration::from_secs(3600)));
+        assert!(timer.start(&port, Duration::from_micros(500)));
         port.dequeue(&mut batch, Some(Duration::from_secs(10))).unwrap();
         assert_eq!(batch.len(), 1);
         assert_eq!(batch.get(0).key, Key::Timer as usize);
