@@ -93,7 +93,7 @@ impl Select {
         let bell = Bell::new()?;
         let mut sets = Sets::default();
         sets::check(bell.source())?;
-        sets.watch(bell.source(), Ready::READ);
+        sets.add(bell.source(), Ready::READ);
         Ok(Select { sources: Registry::default(), sets, found: Vec::new(), bell })
     }
 }
@@ -115,7 +115,7 @@ impl Backend for Select {
         check(interest, mode)?;
         sets::check(source)?;
         self.sources.insert(token, source, Watch { wanted: interest, mode })?;
-        self.sets.watch(source, interest);
+        self.sets.add(source, interest);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Backend for Select {
 
     fn deregister(&mut self, token: Token) -> io::Result<()> {
         let (source, _) = self.sources.remove(token)?;
-        self.sets.watch(source, Ready::NONE);
+        self.sets.remove(source);
         Ok(())
     }
 
@@ -174,9 +174,9 @@ impl Backend for Select {
     fn after_fork(&mut self) -> io::Result<()> {
         let before = self.bell.source();
         self.bell.after_fork()?;
+        self.sets.remove(before);
         sets::check(self.bell.source())?;
-        self.sets.watch(before, Ready::NONE);
-        self.sets.watch(self.bell.source(), Ready::READ);
+        self.sets.add(self.bell.source(), Ready::READ);
         Ok(())
     }
 }

@@ -55,7 +55,17 @@ struct Set {
 }
 
 impl Sets {
-    /// Makes `source` a member of the sets that `wanted` names, and of no others.
+    /// Takes an open source in, and watches it for `wanted`.
+    pub(crate) fn add(&mut self, source: RawSource, wanted: Ready) {
+        self.watch(source, wanted);
+    }
+
+    /// Forgets a source.
+    pub(crate) fn remove(&mut self, source: RawSource) {
+        self.watch(source, Ready::NONE);
+    }
+
+    /// Puts `source` into the sets that `wanted` names, and out of the others.
     pub(crate) fn watch(&mut self, source: RawSource, wanted: Ready) {
         for (set, condition) in self.0.iter_mut().zip(CONDITIONS) {
             set.put(source.fd() as usize, wanted.contains(condition));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use poll_core::{RawSource, Ready};
 use windows_sys::Win32::Networking::WinSock::{
-    FD_SET, SO_TYPE, SOCKADDR_STORAGE, SOCKET, SOCKET_ERROR, SOL_SOCKET, TIMEVAL, WSAENOTSOCK,
-    getpeername, getsockopt, select,
+    FD_SET, SO_TYPE, SOCK_STREAM, SOCKADDR_STORAGE, SOCKET, SOCKET_ERROR, SOL_SOCKET, TIMEVAL,
+    WSAENOTSOCK, getpeername, getsockopt, select,
 };
 
 /// The longest timeout given to Winsock, in seconds. A wait of more calls again.
@@ -26,6 +26,8 @@ pub(crate) struct Sets {
 #[derive(Debug, Default)]
 struct Member {
     wanted: Ready,
+    /// It has no connect ahead of it that could fail.
+    settled: bool,
     /// Where it is in each set; 0 where it is not a member.
     places: [usize; 3],
     /// What the answer says, gathered from the three sets.
@@ -42,24 +44,33 @@ struct Set {
 }
 
 impl Sets {
-    /// Makes `source` a member of the sets that `wanted` needs, and of no others.
+    /// Takes an open source in, and watches it for `wanted`.
+    pub(crate) fn add(&mut self, source: RawSource, wanted: Ready) {
+        let settled = !may_connect(source);
+        self.members.insert(source.socket() as SOCKET, Member { settled, ..Member::default() });
+        self.watch(source, wanted);
+    }
+
+    /// Forgets a source.
+    pub(crate) fn remove(&mut self, source: RawSource) {
+        self.watch(source, Ready::NONE);
+        self.members.remove(&(source.socket() as SOCKET));
+    }
+
+    /// Puts `source` into the sets that `wanted` needs, and out of the others.
     pub(crate) fn watch(&mut self, source: RawSource, wanted: Ready) {
         let socket = source.socket() as SOCKET;
         let wanted = wanted & Ready::INTEREST;
-        if wanted.is_empty() && !self.members.contains_key(&socket) {
-            return;
-        }
-        self.members.entry(socket).or_default().wanted = wanted;
+        let Some(member) = self.members.get_mut(&socket) else { return };
+        member.wanted = wanted;
+        // A connect that fails is an exception and nothing else.
+        let connects = !member.settled && !wanted.is_empty();
         self.put(0, socket, wanted.contains(Ready::READ));
         self.put(1, socket, wanted.contains(Ready::WRITE));
-        // A connect that fails is an exception and nothing else.
-        self.put(2, socket, !wanted.is_empty());
-        if wanted.is_empty() {
-            self.members.remove(&socket);
-        }
+        self.put(2, socket, wanted.contains(Ready::PRIORITY) || connects);
     }
 
-    /// Makes `socket` a member of a set, or takes it out.
+    /// Puts `socket` into a set, or takes it out.
     fn put(&mut self, set: usize, socket: SOCKET, member: bool) {
         let Some(entry) = self.members.get_mut(&socket) else { return };
         let place = entry.places[set];
@@ -118,9 +129,9 @@ impl Sets {
                 if !is_connected(socket) {
                     seen ^= Ready::PRIORITY | Ready::ERROR;
                 } else if !member.wanted.contains(Ready::PRIORITY) {
-                    // Urgent data nobody asked for, which would end every call from
-                    // now on. A connected socket has no connect to fail.
+                    // Urgent data nobody asked for would end every call from now on.
                     seen -= Ready::PRIORITY;
+                    member.settled = true;
                     self.put(2, socket, false);
                 }
             }
@@ -172,14 +183,24 @@ fn timeval(timeout: Duration) -> TIMEVAL {
 
 /// Fails unless the source is an open socket.
 pub(crate) fn check(source: RawSource) -> io::Result<()> {
+    socket_type(source).map(drop)
+}
+
+fn socket_type(source: RawSource) -> io::Result<i32> {
     let mut kind = 0i32;
     let mut len = size_of::<i32>() as i32;
     let (socket, out) = (source.socket() as SOCKET, (&raw mut kind).cast());
     // SAFETY: `out` and `len` describe `kind`, which outlives the call.
     match unsafe { getsockopt(socket, SOL_SOCKET, SO_TYPE, out, &mut len) } {
         SOCKET_ERROR => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+        _ => Ok(kind),
     }
+}
+
+/// True if the socket could be connecting, now or later.
+fn may_connect(source: RawSource) -> bool {
+    socket_type(source).is_ok_and(|kind| kind == SOCK_STREAM)
+        && !is_connected(source.socket() as SOCKET)
 }
 
 /// True if the socket has a peer. Unlike `SO_ERROR`, asking changes nothing.
@@ -203,16 +224,18 @@ mod tests {
     #[test]
     fn members_follow_their_places_through_removals() {
         let mut sets = Sets::default();
+        let source = RawSource::from_socket;
         for socket in [4, 8, 12] {
-            sets.watch(RawSource::from_socket(socket), Ready::READ);
+            sets.add(source(socket), Ready::READ | Ready::PRIORITY);
         }
-        sets.watch(RawSource::from_socket(4), Ready::NONE);
-        sets.watch(RawSource::from_socket(8), Ready::WRITE);
+        sets.remove(source(4));
+        sets.watch(source(8), Ready::WRITE | Ready::PRIORITY);
         assert_eq!(sets.sets[0].wanted, [1, 12]);
         assert_eq!(sets.sets[1].wanted, [1, 8]);
         assert_eq!(sets.sets[2].wanted, [2, 12, 8]);
-        sets.watch(RawSource::from_socket(12), Ready::NONE);
-        sets.watch(RawSource::from_socket(8), Ready::NONE);
+        sets.watch(source(12), Ready::NONE);
+        sets.remove(source(8));
+        sets.remove(source(12));
         assert!(sets.members.is_empty());
         assert!(sets.sets.iter().all(|set| set.wanted == [0]));
     }
