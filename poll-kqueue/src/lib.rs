@@ -54,8 +54,8 @@
 //! - `deregister` deletes the knotes at once.
 //! - `wait` is that one call; it reports up to 1,024 knotes. A change that
 //!   fails is `ERROR` for its source and costs a second call, for the events.
-//! - [`Mode::Level`] is a plain `EV_ADD`, [`Mode::Edge`] adds `EV_CLEAR`, and
-//!   [`Mode::Oneshot`] `EV_ONESHOT`: if one knote of a source fires, the next `wait`
+//! - [`Level`](poll_core::Mode::Level) is a plain `EV_ADD`, `Edge` adds `EV_CLEAR`,
+//!   and `Oneshot` adds `EV_ONESHOT`: if one knote of a source fires, the next `wait`
 //!   deletes the others before it looks. A kernel fixes these flags when it makes a
 //!   knote, so another mode is a deletion and an addition.
 //! - A wake triggers an `EVFILT_USER` knote if the backend sleeps, and only sets a
@@ -132,8 +132,7 @@ pub struct Kqueue {
     queue: Arc<Queue>,
     waker: KqueueWaker,
     sources: Registry<Watch>,
-    /// Sources whose knotes may not be what they want. A token that has been
-    /// deregistered since, or settled otherwise, is passed over.
+    /// Sources whose knotes may not be what they want, each once.
     changed: Vec<Token>,
     /// The changes of one call, kept for its memory.
     changes: Vec<Kevent>,
@@ -208,8 +207,7 @@ impl Backend for Kqueue {
         self.changes.clear();
         watch.changes(source.fd(), token, &mut self.changes);
         if let Err(error) = self.arm(token, source.fd()) {
-            self.disarm(token, source.fd());
-            let _ = self.sources.remove(token);
+            self.deregister(token)?;
             return Err(error);
         }
         Ok(())
@@ -217,16 +215,26 @@ impl Backend for Kqueue {
 
     fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
         check(interest)?;
-        if self.sources.get_mut(token)?.modify(interest, mode) {
-            self.changed.push(token);
-        }
+        let watch = self.sources.get_mut(token)?;
+        watch.modify(interest, mode);
+        watch.queue(token, &mut self.changed);
         Ok(())
     }
 
     fn deregister(&mut self, token: Token) -> io::Result<()> {
-        let (source, _) = self.sources.entry_mut(token)?;
-        self.disarm(token, source.fd());
-        self.sources.remove(token).map(drop)
+        let (source, mut watch) = self.sources.remove(token)?;
+        if let Some(place) = watch.queued().take() {
+            self.changed.swap_remove(place);
+            if let Some(&moved) = self.changed.get(place) {
+                *self.sources.get_mut(moved)?.queued() = Some(place);
+            }
+        }
+        self.changes.clear();
+        let deletions = watch.armed().map(|filter| filter.change(source.fd(), token, EV_DELETE));
+        self.changes.extend(deletions);
+        // It fails only if the knotes are gone: the caller has closed the descriptor.
+        let _ = self.make_changes_at_once();
+        Ok(())
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
@@ -254,8 +262,9 @@ impl Backend for Kqueue {
     }
 
     fn raw_fd(&self) -> Option<RawSource> {
+        let fd = self.queue.pollable()?;
         self.waker.watch().ok()?;
-        Some(RawSource::from_fd(self.queue.fd()))
+        Some(RawSource::from_fd(fd))
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
@@ -263,9 +272,8 @@ impl Backend for Kqueue {
         self.waker.after_fork(&queue)?;
         self.queue = queue;
         for (token, _, watch) in self.sources.iter_mut() {
-            if watch.forget() {
-                self.changed.push(token);
-            }
+            watch.forget();
+            watch.queue(token, &mut self.changed);
         }
         Ok(())
     }
@@ -284,24 +292,13 @@ impl Kqueue {
                 return Err(io::Error::from_raw_os_error(error));
             }
             // There is something to report: the next wait is refused again, and does.
-            if watch.change() {
-                self.changed.push(token);
-            }
+            watch.queue(token, &mut self.changed);
         }
         Ok(())
     }
 
-    /// Deletes all knotes of a source at once. Failures mean that they are gone.
-    fn disarm(&mut self, token: Token, fd: RawFd) {
-        let Ok(watch) = self.sources.get_mut(token) else { return };
-        self.changes.clear();
-        let armed = watch.armed();
-        self.changes.extend(armed.map(|filter| filter.change(fd, token, EV_DELETE)));
-        let _ = self.make_changes_at_once();
-    }
-
-    /// One call for `changes`, with a receipt for each in `list`. The lists have the
-    /// same length: a kernel may have events to tell, and no room is left for them.
+    /// One call for `changes`, with a receipt for each in `list`. There is no room for
+    /// more: events that have happened are left for the next wait.
     fn make_changes_at_once(&mut self) -> io::Result<()> {
         if self.changes.is_empty() {
             return Ok(());
@@ -311,7 +308,12 @@ impl Kqueue {
         }
         let receipts = &mut self.list[..self.changes.len()];
         receipts.fill(Kevent::empty());
-        sys::kevent(&self.queue, &self.changes, receipts, Some(Duration::ZERO)).map(drop)
+        loop {
+            match sys::kevent(&self.queue, &self.changes, receipts, Some(Duration::ZERO)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map(drop),
+            }
+        }
     }
 
     /// Makes what changes there are, waits, and notes what was seen.
@@ -330,9 +332,8 @@ impl Kqueue {
     fn call(&mut self, timeout: Option<Duration>) -> io::Result<Collected> {
         self.changes.clear();
         for token in self.changed.drain(..) {
-            if let Ok((source, watch)) = self.sources.entry_mut(token)
-                && watch.take_changed()
-            {
+            if let Ok((source, watch)) = self.sources.entry_mut(token) {
+                *watch.queued() = None;
                 watch.changes(source.fd(), token, &mut self.changes);
             }
         }
@@ -394,9 +395,9 @@ impl Kqueue {
         for index in 0..self.changes.len() {
             if let Some((token, filter)) = self.owner(&self.changes[index])
                 && let Ok(watch) = self.sources.get_mut(token)
-                && watch.doubt(filter)
             {
-                self.changed.push(token);
+                watch.doubt(filter);
+                watch.queue(token, &mut self.changed);
             }
         }
     }
@@ -410,8 +411,8 @@ impl Kqueue {
             if !ready.is_empty() {
                 events.push(Event::Ready { token, ready });
             }
-            if watch.has_changes() && watch.change() {
-                self.changed.push(token);
+            if watch.has_changes() {
+                watch.queue(token, &mut self.changed);
             }
         }
         events.len() > before

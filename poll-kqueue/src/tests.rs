@@ -36,7 +36,7 @@ pub(crate) fn high(ten: i32, source: impl Into<OwnedFd>) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// What a wait that does not wait reports.
+/// What a wait that does not wait reports, by token: kernels choose the order.
 fn now(kqueue: &mut Kqueue) -> Vec<(Token, Ready)> {
     let mut events = Vec::new();
     kqueue.wait(Some(Duration::ZERO), &mut events).unwrap();
@@ -44,7 +44,9 @@ fn now(kqueue: &mut Kqueue) -> Vec<(Token, Ready)> {
         Event::Ready { token, ready } => (*token, *ready),
         Event::Done { .. } => panic!("there are no operations"),
     });
-    ready.collect()
+    let mut ready: Vec<_> = ready.collect();
+    ready.sort_by_key(|(token, _)| *token);
+    ready
 }
 
 #[test]

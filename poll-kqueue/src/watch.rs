@@ -131,8 +131,8 @@ pub(crate) struct Watch {
     dead: bool,
     /// What holds must be told again, even by knotes that have told it.
     again: bool,
-    /// It is in the queue of changes.
-    changed: bool,
+    /// Where in the queue of changes it is.
+    queued: Option<usize>,
 }
 
 impl Watch {
@@ -145,32 +145,32 @@ impl Watch {
             seen: Ready::NONE,
             dead: false,
             again: false,
-            changed: false,
+            queued: None,
         }
     }
 
-    /// Takes a new interest. True if that puts the source in the queue of changes.
-    pub(crate) fn modify(&mut self, interest: Ready, mode: Mode) -> bool {
+    /// Takes a new interest.
+    pub(crate) fn modify(&mut self, interest: Ready, mode: Mode) {
         (self.interest, self.mode) = (interest, mode);
         (self.asleep, self.again) = (false, true);
-        self.change()
     }
 
-    /// In a forked child: there are no knotes. True if that puts the source in the
-    /// queue of changes.
-    pub(crate) fn forget(&mut self) -> bool {
+    /// In a forked child: there are no knotes.
+    pub(crate) fn forget(&mut self) {
         self.armed = [None; 3];
-        self.change()
     }
 
-    /// Puts the source in the queue of changes. False if it is there already.
-    pub(crate) fn change(&mut self) -> bool {
-        !mem::replace(&mut self.changed, true)
+    /// Puts the source in the queue of changes, once.
+    pub(crate) fn queue(&mut self, token: Token, changed: &mut Vec<Token>) {
+        if self.queued.is_none() {
+            self.queued = Some(changed.len());
+            changed.push(token);
+        }
     }
 
-    /// Takes the source out of the queue of changes. False if it was not there.
-    pub(crate) fn take_changed(&mut self) -> bool {
-        mem::replace(&mut self.changed, false)
+    /// Where the source is in the queue of changes.
+    pub(crate) fn queued(&mut self) -> &mut Option<usize> {
+        &mut self.queued
     }
 
     /// The filters that have a knote.
@@ -181,7 +181,7 @@ impl Watch {
 
     /// Appends the changes from what is armed to what is wanted, and takes them as made.
     pub(crate) fn changes(&mut self, fd: RawFd, token: Token, list: &mut Vec<Kevent>) {
-        let again = mem::replace(&mut self.again, false);
+        let again = mem::take(&mut self.again);
         for filter in Filter::ALL {
             let (armed, wanted) = (self.armed[filter as usize], self.wanted(filter));
             // A level knote tells anyway, and one that shoots once has not yet. The
@@ -229,11 +229,9 @@ impl Watch {
         self.armed[filter as usize] = None;
     }
 
-    /// There may or may not be a knote in this filter. True if that puts the source
-    /// in the queue of changes.
-    pub(crate) fn doubt(&mut self, filter: Filter) -> bool {
+    /// There may or may not be a knote in this filter.
+    pub(crate) fn doubt(&mut self, filter: Filter) {
         self.armed[filter as usize] = Some(Knote::Unknown);
-        self.change()
     }
 
     /// What is to be reported of all that was seen in this wait, perhaps nothing.
@@ -246,7 +244,7 @@ impl Watch {
         }
         let interest = if self.asleep { Ready::NONE } else { self.interest };
         let ready = interest.report(seen);
-        if mem::replace(&mut self.dead, false) || self.mode == Mode::Oneshot && !ready.is_empty() {
+        if mem::take(&mut self.dead) || self.mode == Mode::Oneshot && !ready.is_empty() {
             self.asleep = true;
         }
         let sifted = Ready::DISCONNECT | Ready::PRIORITY | Ready::HANGUP | Ready::ERROR;
@@ -370,7 +368,7 @@ mod tests {
     fn doubtful_knotes_are_made_anew() {
         let mut watch = Watch::new(Ready::READ, Mode::Level);
         changes(&mut watch);
-        assert!(watch.doubt(Filter::Read));
+        watch.doubt(Filter::Read);
         assert_eq!(changes(&mut watch), [(Filter::Read, EV_DELETE), (Filter::Read, EV_ADD)]);
     }
 }

@@ -68,8 +68,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn fd(&self) -> RawFd {
-        self.fd
+    /// The descriptor, for other pollers.
+    pub(crate) fn pollable(&self) -> Option<RawFd> {
+        Some(self.fd)
     }
 
     /// A new queue of the same kind.

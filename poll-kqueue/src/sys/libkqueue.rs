@@ -33,8 +33,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn fd(&self) -> RawFd {
-        self.fd
+    /// No other poller sees when the library has something to tell.
+    pub(crate) fn pollable(&self) -> Option<RawFd> {
+        None
     }
 
     /// A new queue of the same kind.

@@ -109,7 +109,6 @@ fn zeroed() -> RawKevent {
 const LONGEST_SECONDS: u64 = 100_000_000;
 
 /// A timeout for the kernel. A huge one is cut: waits check the time anyway.
-#[allow(dead_code, reason = "the model takes a Duration")]
 fn timespec(timeout: Duration) -> libc::timespec {
     let cut = timeout.min(Duration::from_secs(LONGEST_SECONDS));
     libc::timespec { tv_sec: cut.as_secs() as _, tv_nsec: cut.subsec_nanos() as _ }

@@ -91,8 +91,9 @@ impl Queue {
         Ok(queue)
     }
 
-    pub(crate) fn fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+    /// The descriptor, for other pollers.
+    pub(crate) fn pollable(&self) -> Option<RawFd> {
+        Some(self.epoll.as_raw_fd())
     }
 
     /// A new queue of the same kind.
@@ -155,7 +156,7 @@ pub(crate) fn kevent(
         if told > 0 || left == Some(Duration::ZERO) {
             return Ok(told);
         }
-        epoll::sleep(queue.fd(), left)?;
+        epoll::sleep(queue.epoll.as_raw_fd(), left)?;
     }
 }
 

@@ -347,7 +347,7 @@ fn the_queue_is_readable_in_another_queue() {
     let (a, mut b) = UnixStream::pair().unwrap();
     change(&inner, &[of(&a, EVFILT_READ, EV_ADD)]);
     assert!(told(&inner, &[]).is_empty());
-    change(&outer, &[Kevent::new(inner.fd() as usize, EVFILT_READ, EV_ADD, 1)]);
+    change(&outer, &[Kevent::new(inner.epoll.as_raw_fd() as usize, EVFILT_READ, EV_ADD, 1)]);
     assert!(told(&outer, &[]).is_empty());
     b.write_all(b"data").unwrap();
     assert_eq!(told(&outer, &[]).len(), 1);
