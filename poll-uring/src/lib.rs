@@ -42,17 +42,18 @@
 //! - `raw_fd` is an eventfd that every completion rings: the descriptor of a ring whose
 //!   completions are made on demand does not wake who polls it. Wait with a zero timeout
 //!   until nothing is reported, then sleep on it: a level source that was reported is
-//!   armed by the next wait. From then on each `wait` costs one call more.
+//!   armed by the next wait. From then on each `wait` costs one call more. (Before 6.1
+//!   whoever sleeps may also be interrupted by a completion, with `EINTR`.)
 //! - `after_fork` gives the child a ring of its own, a new eventfd under the old
 //!   number, and everything armed again at its next `wait`.
 //! - [Operations](poll_core::Op) are one submission entry each, tried by the kernel at
-//!   the next `wait`. Dropping the backend cancels them and waits for their ends;
-//!   what they had accepted or opened unseen is closed.
+//!   the next `wait`. Dropping the backend cancels them and waits for their ends, which
+//!   takes as long as a disk does; what they had accepted or opened unseen is closed.
 //!
 //! A poll reports what a source says when something happens, without another look. So an
 //! event may be untrue, once: if the condition has ended since, or if urgent data came
-//! where only ordinary data was asked for. Sources must therefore be non-blocking. An
-//! interest in `PRIORITY` has every event checked, which costs a second call.
+//! where only ordinary data was asked for. Sources must therefore be non-blocking. A
+//! source registered for `PRIORITY` has every event checked, which costs a second call.
 //!
 //! | `POLL*` | `Ready` |
 //! |---|---|
