@@ -15,7 +15,7 @@ use crate::{Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token, Wake};
 /// tells which.
 ///
 /// What each method promises is the [contract](crate#the-contract), by number.
-pub trait Backend: Send {
+pub trait Backend: Send + 'static {
     /// What interrupts [`wait`](Backend::wait).
     type Waker: Wake;
 

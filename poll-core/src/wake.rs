@@ -67,6 +67,7 @@ const KNOCKED: u8 = 2;
 
 impl Doorbell {
     /// For the waker: leaves a note. True if the sleeper must be rung by a system call.
+    #[inline]
     #[must_use = "true asks for a system call"]
     pub fn knock(&self) -> bool {
         match self.state.swap(KNOCKED, Ordering::SeqCst) {
@@ -77,6 +78,7 @@ impl Doorbell {
     }
 
     /// For the wait, before it blocks. False if someone has knocked: then do not block.
+    #[inline]
     #[must_use = "false forbids blocking"]
     pub fn sleep(&self) -> bool {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -84,8 +86,12 @@ impl Doorbell {
 
     /// For the wait, after the system call, whether it blocked or not. True if
     /// someone has knocked since the last time; the knock is answered by this.
+    #[inline]
     pub fn wake_up(&self) -> bool {
-        self.state.swap(AWAKE, Ordering::SeqCst) == KNOCKED
+        // A wait that did not block finds the state as it left it, most of the time. A
+        // knock that comes right after this look is found by the next wait.
+        self.state.load(Ordering::Acquire) != AWAKE
+            && self.state.swap(AWAKE, Ordering::SeqCst) == KNOCKED
     }
 
     /// For `raw_fd`: from now on a knock rings even if this backend is awake, as

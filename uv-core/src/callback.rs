@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::{ManuallyDrop, MaybeUninit, needs_drop};
 
 use poll_core::Backend;
 
@@ -24,7 +24,8 @@ const fn fits<F>() -> bool {
 /// What can be done with the closure in a room, whose type is forgotten.
 struct Deeds<B: Backend, A: 'static> {
     call: unsafe fn(*mut Room, &mut Loop<B>, A),
-    drop: unsafe fn(*mut Room),
+    /// `None` if there is nothing to drop, as in a closure that captures keys only.
+    drop: Option<unsafe fn(*mut Room)>,
 }
 
 fn move_in<F>(closure: F) -> Room {
@@ -43,6 +44,11 @@ fn move_in<F>(closure: F) -> Room {
 unsafe fn drop_in_room<F>(room: *mut Room) {
     // SAFETY: the caller's promise.
     unsafe { room.cast::<F>().drop_in_place() }
+}
+
+/// How to drop an `F`, if that does anything.
+const fn drop_of<F>() -> Option<unsafe fn(*mut Room)> {
+    if needs_drop::<F>() { Some(drop_in_room::<F>) } else { None }
 }
 
 /// Calls the closure in a room, which keeps it.
@@ -95,7 +101,7 @@ impl<B: Backend, A: 'static> Repeated<B, A> {
     fn in_place<F: FnMut(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
         Repeated {
             room: move_in(closure),
-            deeds: const { &Deeds { call: call_in_room::<B, A, F>, drop: drop_in_room::<F> } },
+            deeds: const { &Deeds { call: call_in_room::<B, A, F>, drop: drop_of::<F>() } },
             not_send: PhantomData,
         }
     }
@@ -109,8 +115,10 @@ impl<B: Backend, A: 'static> Repeated<B, A> {
 
 impl<B: Backend, A: 'static> Drop for Repeated<B, A> {
     fn drop(&mut self) {
-        // SAFETY: the room still holds its closure: only this takes it away.
-        unsafe { (self.deeds.drop)(&mut self.room) }
+        if let Some(drop) = self.deeds.drop {
+            // SAFETY: the room still holds its closure: only this takes it away.
+            unsafe { drop(&mut self.room) }
+        }
     }
 }
 
@@ -134,7 +142,7 @@ impl<B: Backend, A: 'static> Once<B, A> {
     fn in_place<F: FnOnce(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
         Once {
             room: move_in(closure),
-            deeds: const { &Deeds { call: call_out_of_room::<B, A, F>, drop: drop_in_room::<F> } },
+            deeds: const { &Deeds { call: call_out_of_room::<B, A, F>, drop: drop_of::<F>() } },
             not_send: PhantomData,
         }
     }
@@ -150,8 +158,10 @@ impl<B: Backend, A: 'static> Once<B, A> {
 
 impl<B: Backend, A: 'static> Drop for Once<B, A> {
     fn drop(&mut self) {
-        // SAFETY: the room still holds its closure: `call` never drops `self`.
-        unsafe { (self.deeds.drop)(&mut self.room) }
+        if let Some(drop) = self.deeds.drop {
+            // SAFETY: the room still holds its closure: `call` never drops `self`.
+            unsafe { drop(&mut self.room) }
+        }
     }
 }
 

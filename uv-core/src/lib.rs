@@ -51,8 +51,8 @@ mod wheel;
 pub use backends::DefaultBackend;
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
-    AnyHandle, AsSource, Async, AsyncSender, Channel, Check, Closed, Handle, Idle, Poll,
-    PollEvents, Prepare, Sender, Signal, Timer,
+    AnyHandle, AsSource, Async, AsyncSender, Channel, Check, Closed, Handle, HandleList, Idle,
+    Poll, PollEvents, Prepare, Sender, Signal, Timer,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

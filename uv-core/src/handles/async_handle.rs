@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use poll_core::{Backend, Token};
 
@@ -43,10 +43,10 @@ pub struct AsyncSender {
 
 /// Whether a call is due, and whether there is anybody to call.
 #[derive(Debug, Default)]
-struct Flag(AtomicU8);
-
-const PENDING: u8 = 1;
-const CLOSED: u8 = 2;
+struct Flag {
+    pending: AtomicBool,
+    closed: AtomicBool,
+}
 
 impl AsyncSender {
     /// Makes the callback run soon after; once, however often this is called before.
@@ -59,13 +59,15 @@ impl AsyncSender {
     /// `BrokenPipe` if the handle was closed or its loop is gone. Otherwise what waking
     /// the backend reports.
     pub fn send(&self) -> io::Result<()> {
-        // Always a read-modify-write: a mere look at a pending flag could come before
-        // what the caller wrote is seen.
-        match self.flag.0.fetch_or(PENDING, Ordering::AcqRel) {
-            0 => self.notifier.notify(Notes::ASYNC),
-            PENDING => Ok(()),
-            _ => Err(io::ErrorKind::BrokenPipe.into()),
+        if self.flag.closed.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
+        // Always a swap: a mere look at a pending flag could come before what the caller
+        // wrote is seen, and the callback that is due could miss it.
+        if self.flag.pending.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.notifier.notify(Notes::ASYNC)
     }
 }
 
@@ -93,7 +95,7 @@ impl<B: Backend> Default for Asyncs<B> {
 
 impl<B: Backend> Drop for AsyncSlot<B> {
     fn drop(&mut self) {
-        self.flag.0.store(CLOSED, Ordering::Release);
+        self.flag.closed.store(true, Ordering::Release);
     }
 }
 
@@ -126,17 +128,18 @@ impl<B: Backend> Loop<B> {
     /// Calls the asyncs that were sent to, in the order they were made.
     pub(crate) fn run_asyncs(&mut self) -> usize {
         let mut due = std::mem::take(&mut self.asyncs.due);
-        let pending = |slot: &AsyncSlot<B>| slot.flag.0.load(Ordering::Relaxed) == PENDING;
+        let pending = |slot: &AsyncSlot<B>| slot.flag.pending.load(Ordering::Relaxed);
         let slots = self.asyncs.slots.iter().filter(|(_, slot)| pending(slot));
         due.extend(slots.map(|(key, slot)| (slot.base.born(), key)));
         due.sort_unstable();
         let mut called = 0;
         for (_, key) in due.drain(..) {
             let Some(slot) = self.asyncs.slots.get_mut(key) else { continue };
-            // Cleared before the call, so that a send from now on makes another.
-            if slot.flag.0.fetch_and(!PENDING, Ordering::AcqRel) != PENDING {
+            if slot.base.is_closing() {
                 continue;
             }
+            // Cleared before the call, so that a send from now on makes another.
+            slot.flag.pending.swap(false, Ordering::AcqRel);
             let Some(mut callback) = slot.callback.take() else { continue };
             called += 1;
             // The rest of those due must not wait for the next send.
@@ -152,14 +155,14 @@ impl<B: Backend> Loop<B> {
     /// Closing: senders are told from now on.
     pub(crate) fn stop_async(&mut self, handle: Async) {
         if let Some(slot) = self.asyncs.slots.get_mut(handle.0) {
-            slot.flag.0.store(CLOSED, Ordering::Release);
+            slot.flag.closed.store(true, Ordering::Release);
         }
     }
 
     /// In a forked child, sends of the parent's time are the parent's.
     pub(crate) fn forget_sends(&mut self) {
         for (_, slot) in self.asyncs.slots.iter_mut() {
-            slot.flag.0.fetch_and(!PENDING, Ordering::AcqRel);
+            slot.flag.pending.store(false, Ordering::Release);
         }
     }
 }

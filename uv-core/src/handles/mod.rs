@@ -3,6 +3,7 @@
 mod async_handle;
 mod base;
 mod channel;
+mod listing;
 mod poll;
 mod signal;
 mod timer;
@@ -11,6 +12,7 @@ mod watcher;
 pub use async_handle::{Async, AsyncSender};
 pub use base::{AnyHandle, Handle};
 pub use channel::{Channel, Closed, Sender};
+pub use listing::HandleList;
 pub use poll::{AsSource, Poll, PollEvents};
 pub use signal::Signal;
 pub use timer::Timer;

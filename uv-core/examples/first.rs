@@ -1,0 +1,39 @@
+//! A first program: a timer that ticks, and a thread that says when it is enough.
+//!
+//! ```sh
+//! cargo run -p uv-core --example first
+//! ```
+
+use std::time::Duration;
+
+use uv_core::{Channel, Handle, Loop, RunMode, Timer};
+
+pub(crate) fn main() -> std::io::Result<()> {
+    let mut lp = Loop::with_default_backend()?;
+
+    let timer = Timer::new(&mut lp);
+    let (tick, mut ticks) = (Duration::from_millis(10), 0);
+    timer.start(&mut lp, tick, tick, move |lp, _| {
+        ticks += 1;
+        println!("tick {ticks} at {:?}", lp.now());
+    })?;
+
+    let (_, sender) = Channel::new(&mut lp, move |lp: &mut Loop, channel, word: &str| {
+        println!("the thread says: {word}");
+        if word == "enough" {
+            // Nothing is left that could call back, and so `run` returns.
+            let closed = timer.close(lp).and_then(|()| channel.handle().close(lp));
+            closed.expect("both are open");
+        }
+    });
+    let thread = std::thread::spawn(move || {
+        for word in ["hello", "and", "enough"] {
+            std::thread::sleep(Duration::from_millis(20));
+            sender.send(word).expect("the channel is open until it was enough");
+        }
+    });
+
+    lp.run(RunMode::Default)?;
+    thread.join().expect("the thread does not panic");
+    Ok(())
+}
