@@ -18,7 +18,7 @@ pub(crate) const C: Token = Token::new(2, 0);
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// How long to wait for what must not come.
-pub(crate) const SHORT: Duration = Duration::from_millis(40);
+pub(crate) const SHORT: Duration = Duration::from_millis(20);
 
 /// Registers `source`, which must outlive the registration.
 pub(crate) fn register<T: Backend>(
