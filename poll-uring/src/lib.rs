@@ -236,11 +236,15 @@ impl Backend for Uring {
             let entered = self.ring.enter(want, left);
             self.reap(events);
             let woken = self.waker.wake_up();
-            let whole = match entered {
-                Err(error) if refusal::is_moved(&error) => self.start_over().map(|()| true)?,
-                other => other?,
+            let (whole, mut again) = match entered {
+                Err(error) if refusal::is_moved(&error) => {
+                    self.start_over().map(|()| (true, true))?
+                }
+                other => (other?, false),
             };
-            if woken || !whole || events.len() > before || left == Some(Duration::ZERO) {
+            again |= self.polls.has_doubts();
+            let over = left == Some(Duration::ZERO) && !again;
+            if woken || !whole || over || events.len() > before {
                 self.settle_outside();
                 return Ok(());
             }

@@ -24,6 +24,8 @@ pub(crate) struct Polls {
     slots: Slots,
     /// Polls that nobody wants any more and that the ring has not been told to end.
     leaving: Vec<Armed>,
+    /// A [`HEARSAY`] result is to be checked.
+    doubts: bool,
     /// Counts waits, to tell a second event of one source in the same wait.
     turn: u64,
 }
@@ -175,6 +177,12 @@ impl Polls {
         self.slots.disowned
     }
 
+    /// True if something was seen that only another look can tell, which the next
+    /// [`flush`](Polls::flush) asks for. Once.
+    pub(crate) fn has_doubts(&mut self) -> bool {
+        mem::take(&mut self.doubts)
+    }
+
     /// A wait begins.
     pub(crate) fn begin_turn(&mut self) {
         self.turn += 1;
@@ -197,6 +205,7 @@ impl Polls {
         // thread that armed it has ended, and it is armed again like any other.
         let hearsay = is_hearsay(done.result) && !watch.checking;
         watch.checking = hearsay;
+        self.doubts |= hearsay;
         if hearsay {
             watch.renew = watch.armed.is_some();
         } else if done.result != -libc::ECANCELED {

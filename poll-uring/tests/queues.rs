@@ -120,3 +120,29 @@ fn an_epoll_that_sleeps_already_is_woken() {
         let _ = near.read(&mut [0; 8]);
     }
 }
+
+/// The kernel reports what a socket says and not what it is, unless it is asked again.
+#[test]
+fn priority_is_never_ordinary_data() {
+    for mode in [Mode::Level, Mode::Oneshot, Mode::Edge] {
+        let Some(mut uring) = uring(8) else { return };
+        let (near, mut far) = tcp_pair();
+        let source = RawSource::of(&near);
+        // SAFETY: the source outlives the backend's interest in it.
+        match unsafe { uring.register(TOKEN, source, Ready::PRIORITY, mode) } {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return,
+            other => other.expect("registered"),
+        }
+        assert_eq!(wait(&mut uring, SHORT), []);
+        far.write_all(b"ordinary").expect("sent");
+        assert_eq!(wait(&mut uring, SHORT), [], "{mode:?}");
+        // SAFETY: the byte outlives the call.
+        let sent = unsafe { libc::send(far.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+        assert_eq!(sent, 1);
+        let mut polled = libc::pollfd { fd: near.as_raw_fd(), events: libc::POLLPRI, revents: 0 };
+        // SAFETY: one entry, which outlives the call.
+        assert_eq!(unsafe { libc::poll(&mut polled, 1, 10_000) }, 1, "it arrives");
+        let urgent = Event::Ready { token: TOKEN, ready: Ready::PRIORITY };
+        assert_eq!(wait(&mut uring, Some(Duration::ZERO)), [urgent], "{mode:?}");
+    }
+}

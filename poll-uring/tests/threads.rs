@@ -16,6 +16,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use common::*;
 use poll_core::{Backend, Event, Mode, Op, OpKind, RawBuf, RawSource, Token};
@@ -34,7 +35,7 @@ fn a_backend_that_moves_between_threads_goes_on() {
         })
         .join()
         .expect("the other thread");
-        assert_eq!(wait(&mut uring, SOON), [readable(TOKEN)]);
+        assert_eq!(wait(&mut uring, Some(Duration::ZERO)), [readable(TOKEN)]);
     }
     uring = thread::spawn(move || {
         uring.deregister(TOKEN).expect("deregistered");
@@ -90,7 +91,7 @@ fn dropped_elsewhere_it_still_outlasts_its_operations() {
             // SAFETY: memory and source outlive the backend.
             unsafe { uring.submit(TOKEN, op) }.expect("submitted");
             let owner = thread::spawn(move || {
-                assert_eq!(wait(&mut uring, Some(std::time::Duration::ZERO)), []);
+                assert_eq!(wait(&mut uring, Some(Duration::ZERO)), []);
                 giver.send(uring).expect("given away");
                 let _ = held.recv();
             });
