@@ -1,9 +1,9 @@
 //! A whole backend: `poll(2)`, and nothing that the trait does not ask for.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use poll_core::{Backend, Bell, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Backend, Bell, Countdown, Event, Mode, RawSource, Ready, Registry, Token};
 
 /// Watches through `poll(2)`, rebuilding its list for every wait.
 #[derive(Debug)]
@@ -49,40 +49,23 @@ impl Backend for Minimal {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let (before, started) = (events.len(), Instant::now());
+        let (before, countdown) = (events.len(), Countdown::start(timeout));
+        let mut left = timeout;
         loop {
-            let mut left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
             if left != Some(Duration::ZERO) && !self.bell.sleep() {
                 left = Some(Duration::ZERO); // Someone has knocked.
             }
-            // Rounded up: a wait may be late, never early.
-            let ms = left.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as i32);
-            self.list.clear();
-            self.list.push(pollfd(self.bell.source(), Ready::READ));
-            let wanted =
-                self.sources.iter_mut().filter(|(_, _, (interest, _))| !interest.is_empty());
-            self.list.extend(wanted.map(|(_, source, (interest, _))| pollfd(source, *interest)));
-            // SAFETY: pointer and length describe `self.list`, which outlives the call.
-            let n = unsafe { libc::poll(self.list.as_mut_ptr(), self.list.len() as _, ms) };
-            let signalled = n < 0;
-            if signalled && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                return Err(io::Error::last_os_error());
+            let result = self.poll(left);
+            let rung = result.is_ok() && self.list[0].revents != 0;
+            let woken = self.bell.wake_up(rung);
+            match result {
+                Ok(()) => self.report(events),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+                Err(error) => return Err(error),
             }
-            let woken = self.bell.wake_up(!signalled && self.list[0].revents != 0);
-            for polled in self.list[1..].iter().filter(|polled| !signalled && polled.revents != 0) {
-                let token =
-                    self.sources.token_of(RawSource::from_fd(polled.fd)).expect("registered");
-                let (interest, mode) = self.sources.get_mut(token)?;
-                let ready = interest.report(seen(polled.revents));
-                if *mode == Mode::Oneshot
-                    || ready.contains(Ready::ERROR) && polled.revents & libc::POLLNVAL != 0
-                {
-                    *interest = Ready::NONE;
-                }
-                events.push(Event::Ready { token, ready });
-            }
-            let over = timeout.is_some_and(|timeout| started.elapsed() >= timeout);
-            if woken || signalled || over || events.len() > before {
+            // A bell that rang late ends no wait: the rest of the time is left.
+            left = countdown.left();
+            if woken || events.len() > before || left == Some(Duration::ZERO) {
                 return Ok(());
             }
         }
@@ -90,6 +73,38 @@ impl Backend for Minimal {
 
     fn after_fork(&mut self) -> io::Result<()> {
         self.bell.after_fork()
+    }
+}
+
+impl Minimal {
+    /// Makes the system call, on the bell and on every source that is not silent.
+    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.list.clear();
+        self.list.push(pollfd(self.bell.source(), Ready::READ));
+        for (_, source, &mut (interest, _)) in self.sources.iter_mut() {
+            if interest.intersects(Ready::INTEREST) {
+                self.list.push(pollfd(source, interest));
+            }
+        }
+        // Rounded up: a wait may be late, never early.
+        let ms = timeout.map_or(-1, |t| t.as_nanos().div_ceil(1_000_000).min(1 << 30) as i32);
+        // SAFETY: pointer and length describe `self.list`, which outlives the call.
+        match unsafe { libc::poll(self.list.as_mut_ptr(), self.list.len() as _, ms) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    fn report(&mut self, events: &mut Vec<Event>) {
+        for polled in self.list[1..].iter().filter(|polled| polled.revents != 0) {
+            let source = RawSource::from_fd(polled.fd);
+            let token = self.sources.token_of(source).expect("only registered ones are polled");
+            let (interest, mode) = self.sources.get_mut(token).expect("it is registered");
+            events.push(Event::Ready { token, ready: interest.report(seen(polled.revents)) });
+            if *mode == Mode::Oneshot || polled.revents & libc::POLLNVAL != 0 {
+                *interest = Ready::NONE; // Spent, or closed.
+            }
+        }
     }
 }
 

@@ -23,8 +23,8 @@
 //!
 //! This crate has no operating-system code. It holds the trait, its vocabulary,
 //! and the parts that backends would otherwise each write again: [`Registry`]
-//! (who is registered), [`Doorbell`] (is a wake worth a system call?) and [`Bell`]
-//! (a waker made of `std` sockets).
+//! (who is registered), [`Doorbell`] (is a wake worth a system call?), [`Bell`] (a waker made
+//! of `std` sockets) and [`Countdown`] (how much of a wait is left).
 //!
 //! # Two models, one trait
 //!
@@ -94,6 +94,7 @@
 
 mod backend;
 mod bell;
+mod countdown;
 mod event;
 mod op;
 mod ready;
@@ -105,6 +106,7 @@ mod wake;
 
 pub use backend::Backend;
 pub use bell::Bell;
+pub use countdown::Countdown;
 pub use event::{Event, Lent};
 pub use op::{At, Op, OpKind, RawAddr, RawBuf, RawBufs, RawMessage, RawPath, Shutdown};
 pub use ready::{Mode, Ready};

@@ -63,11 +63,11 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
-use poll_core::{Backend, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Backend, Countdown, Event, Mode, RawSource, Ready, Registry, Token};
 
 mod instance;
 mod waker;
@@ -190,8 +190,14 @@ impl Backend for Epoll {
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) && self.sources.is_empty() && !self.shown.get() {
+            // The kernel has nothing to tell of nothing. Not so if others watch the
+            // instance, whose bell would go on ringing for them.
+            self.waker.bell().wake_up();
+            return Ok(());
+        }
         let before = events.len();
-        let started = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let countdown = Countdown::start(timeout);
         let mut left = timeout;
         loop {
             if !self.changed.is_empty() {
@@ -216,10 +222,7 @@ impl Backend for Epoll {
                 return Ok(());
             }
             // All that came was a late ring or from silent sources, or the time is over.
-            left = match (timeout, started) {
-                (Some(timeout), Some(started)) => Some(timeout.saturating_sub(started.elapsed())),
-                (timeout, _) => timeout,
-            };
+            left = countdown.left();
             if left == Some(Duration::ZERO) {
                 return Ok(());
             }

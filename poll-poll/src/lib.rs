@@ -58,9 +58,9 @@
 
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use poll_core::{Backend, Bell, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Backend, Bell, Countdown, Event, Mode, RawSource, Ready, Registry, Token};
 
 #[cfg_attr(unix, path = "unix.rs")]
 #[cfg_attr(windows, path = "windows.rs")]
@@ -168,7 +168,7 @@ impl Poll {
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         let already = events.len();
-        let started = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
+        let countdown = Countdown::start(timeout);
         let mut left = timeout;
         loop {
             if left != Some(Duration::ZERO) && !self.bell.sleep() {
@@ -193,17 +193,10 @@ impl Poll {
             }
             // Nothing to tell: the time is over, or a bell rang late, or the longest
             // time that the kernel takes is shorter than the one asked for.
-            left = match (timeout, started) {
-                (None, _) => None,
-                (Some(_), None) => return Ok(()),
-                (Some(timeout), Some(started)) => {
-                    let left = timeout.saturating_sub(started.elapsed());
-                    if left.is_zero() {
-                        return Ok(());
-                    }
-                    Some(left)
-                }
-            };
+            left = countdown.left();
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
         }
     }
 
