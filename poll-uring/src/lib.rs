@@ -110,11 +110,11 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use io_uring::opcode;
 use io_uring::types::Fd;
-use poll_core::{Backend, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token};
+use poll_core::{Backend, Countdown, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token};
 
 mod buffers;
 mod ops;
@@ -226,7 +226,7 @@ impl Backend for Uring {
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         self.ring.check_process()?;
         let before = events.len();
-        let clock = timeout.filter(|timeout| !timeout.is_zero()).map(|t| (t, Instant::now()));
+        let countdown = Countdown::start(timeout);
         let mut left = timeout;
         self.polls.begin_turn();
         loop {
@@ -249,7 +249,7 @@ impl Backend for Uring {
                 return Ok(());
             }
             // What came was not for the caller: sleep for the time left.
-            left = clock.map(|(timeout, started)| timeout.saturating_sub(started.elapsed()));
+            left = countdown.left();
         }
     }
 

@@ -135,6 +135,7 @@ fn priority_is_never_ordinary_data() {
         }
         assert_eq!(wait(&mut uring, SHORT), []);
         far.write_all(b"ordinary").expect("sent");
+        assert_eq!(wait(&mut uring, Some(Duration::ZERO)), [], "{mode:?}");
         assert_eq!(wait(&mut uring, SHORT), [], "{mode:?}");
         // SAFETY: the byte outlives the call.
         let sent = unsafe { libc::send(far.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
