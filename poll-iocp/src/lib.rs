@@ -81,9 +81,9 @@ use std::mem;
 use std::os::windows::io::RawSocket;
 use std::ptr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use poll_core::{Backend, Doorbell, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Backend, Countdown, Doorbell, Event, Mode, RawSource, Ready, Registry, Token};
 use windows_sys::Win32::Foundation::{
     ERROR_NO_SYSTEM_RESOURCES, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_ENOUGH_QUOTA,
     ERROR_TOO_MANY_OPEN_FILES,
@@ -212,14 +212,11 @@ impl Backend for Iocp {
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         let before = events.len();
-        let started = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
-        let left = |timeout: Duration| match started {
-            Some(started) => timeout.saturating_sub(started.elapsed()),
-            None => Duration::ZERO,
-        };
+        let countdown = Countdown::start(timeout);
+        let mut left = timeout;
         loop {
             self.flush(events)?;
-            let mut pause = timeout.map(left);
+            let mut pause = left;
             if events.len() > before {
                 pause = Some(Duration::ZERO);
             }
@@ -239,8 +236,12 @@ impl Backend for Iocp {
             for index in 0..self.batch.len() {
                 self.receive(self.batch.get(index), events);
             }
-            let over = timeout.is_some_and(|timeout| left(timeout).is_zero());
-            if woken || over || events.len() > before {
+            if woken || events.len() > before {
+                return Ok(());
+            }
+            // Nothing to tell: the time is over, or a packet was for nobody.
+            left = countdown.left();
+            if left == Some(Duration::ZERO) {
                 return Ok(());
             }
         }

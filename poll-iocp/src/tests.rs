@@ -1,6 +1,7 @@
 //! What is peculiar to this backend; the rest is in the suite.
 
 use std::net::UdpSocket;
+use std::time::Instant;
 
 use super::*;
 
