@@ -296,6 +296,7 @@ fn check(interest: Ready, mode: Mode) -> io::Result<()> {
 mod tests {
     use std::io::Write;
     use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::time::Instant;
 
     use super::*;
 
