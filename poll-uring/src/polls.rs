@@ -21,6 +21,8 @@ pub(crate) struct Polls {
     watches: Registry<Watch>,
     /// Registrations to look at before the next wait.
     changed: VecDeque<Token>,
+    /// The poll in flight of one of them may not be what is wanted.
+    outdated: bool,
     slots: Slots,
     /// Polls that nobody wants any more and that the ring has not been told to end.
     leaving: Vec<Armed>,
@@ -116,6 +118,7 @@ impl Polls {
         let watch = self.watches.get_mut(token)?;
         (watch.wanted, watch.mode) = (wanted, mode);
         watch.renew = mode == Mode::Edge;
+        self.outdated |= watch.armed.is_some();
         queue(&mut self.changed, token, watch);
         Ok(())
     }
@@ -133,19 +136,26 @@ impl Polls {
 
     /// Queues whatever makes the polls in flight what is wanted.
     pub(crate) fn flush(&mut self, ring: &mut Ring) -> io::Result<()> {
-        while let Some(&token) = self.changed.front() {
-            // Deregistered since, perhaps.
-            if let Ok((source, watch)) = self.watches.entry_mut(token) {
-                let goal = watch.goal();
-                if let Some(armed) = watch.armed
-                    && (watch.renew || goal != Some(armed.what))
+        if mem::take(&mut self.outdated) {
+            for &token in &self.changed {
+                if let Ok(watch) = self.watches.get_mut(token)
+                    && let Some(armed) = watch.armed
+                    && (watch.renew || watch.goal() != Some(armed.what))
                 {
                     self.slots.disown(armed.slot);
                     self.leaving.push(armed);
                     watch.armed = None;
                 }
+            }
+        }
+        // Ends go before beginnings, and the youngest poll first: that is the order in
+        // which the kernel looks for them.
+        self.send_off(ring)?;
+        while let Some(&token) = self.changed.front() {
+            // Deregistered since, perhaps.
+            if let Ok((source, watch)) = self.watches.entry_mut(token) {
                 if watch.armed.is_none()
-                    && let Some(what) = goal
+                    && let Some(what) = watch.goal()
                 {
                     let slot = self.slots.take(token);
                     // SAFETY: a poll points to no memory.
@@ -159,7 +169,7 @@ impl Polls {
             }
             self.changed.pop_front();
         }
-        self.send_off(ring)
+        Ok(())
     }
 
     /// Queues the ends of polls that nobody wants any more.
@@ -212,6 +222,7 @@ impl Polls {
             watch.report(token, done.result, self.turn, events);
         }
         if watch.renew || watch.goal() != watch.armed.map(|armed| armed.what) {
+            self.outdated |= watch.armed.is_some();
             queue(&mut self.changed, token, watch);
         }
     }

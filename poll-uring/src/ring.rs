@@ -17,9 +17,10 @@ use crate::user_data::UserData;
 
 /// The largest submission queue that the kernel makes.
 const MAX_ENTRIES: u32 = 1 << 15;
-/// Completions per submission entry. Polls and multishot operations complete without
-/// having been submitted anew; 16 bytes each.
-const CQ_FACTOR: u32 = 16;
+/// Completions per submission entry, 16 bytes each. Polls and multishot operations
+/// complete without having been submitted anew. And the kernel makes its table of polls
+/// by this number: 256 lists, which is the most there are, for 8,192.
+const CQ_FACTOR: u32 = 32;
 /// How often the kernel may refuse entries for want of memory (`EAGAIN`, `EBUSY`)
 /// before that becomes an error, a millisecond each.
 const MAX_REFUSALS: u32 = 100;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use common::*;
 use poll_core::{Backend, Event, Mode, Op, OpKind, RawSource, Ready, Token, Wake};
 
-/// One submission entry and sixteen completions for three hundred sources.
+/// One submission entry and 32 completions for three hundred sources.
 #[test]
 fn more_events_than_the_queues_hold_are_all_reported() {
     for mode in [Mode::Level, Mode::Oneshot, Mode::Edge] {
