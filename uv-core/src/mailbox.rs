@@ -46,8 +46,8 @@ impl Mailbox {
     }
 }
 
-/// Which kind of watcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which kind of watcher, in the order in which they are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Regular,
     Oneshot,

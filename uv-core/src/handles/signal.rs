@@ -1,5 +1,6 @@
 //! Signal handles: call back in the loop when the process gets a signal.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -47,10 +48,21 @@ pub struct Signal(pub(crate) Token);
 pub(crate) struct Signals<B: Backend> {
     pub(crate) slots: Arena<SignalSlot<B>>,
     mailbox: Arc<Mailbox>,
-    /// What was caught, and how often. Kept for its memory.
-    caught: Vec<(i32, u32)>,
-    /// Whom a signal goes to. Kept for its memory.
-    due: Vec<(bool, u64, Token)>,
+    /// What was caught and has not been told, in order.
+    caught: VecDeque<Caught>,
+    /// Whom the signal goes to that is being told: one-shots last, then by start.
+    due: Vec<(Kind, u64, Token)>,
+    /// How many of them were told. A panic that cuts the telling short leaves the rest.
+    told: usize,
+}
+
+/// A signal that was caught some number of times.
+#[derive(Debug)]
+struct Caught {
+    signum: i32,
+    times: u32,
+    /// The start of the last handle that it can be for: later ones did not watch yet.
+    latest: u64,
 }
 
 #[derive(Debug)]
@@ -69,15 +81,43 @@ impl<B: Backend> Signals<B> {
         Signals {
             slots: Arena::default(),
             mailbox: Mailbox::new(notifier),
-            caught: Vec::new(),
+            caught: VecDeque::new(),
             due: Vec::new(),
+            told: 0,
         }
+    }
+
+    /// Takes what was caught up to now, which is for the handles started up to `latest`.
+    fn collect(&mut self, latest: u64) {
+        let Signals { mailbox, caught, .. } = self;
+        mailbox.take(|signum, times| caught.push_back(Caught { signum, times, latest }));
+    }
+
+    /// Looks up whom the next signal goes to. False if there is none.
+    fn next_signal(&mut self) -> bool {
+        let Some(next) = self.caught.front_mut() else { return false };
+        let (signum, latest) = (next.signum, next.latest);
+        next.times -= 1;
+        if next.times == 0 {
+            self.caught.pop_front();
+        }
+        self.due.clear();
+        self.told = 0;
+        self.due.extend(self.slots.iter().filter_map(|(key, slot)| match slot.watched {
+            Some((watched, kind)) if watched == signum && slot.started <= latest => {
+                Some((kind, slot.started, key))
+            }
+            _ => None,
+        }));
+        self.due.sort_unstable();
+        true
     }
 
     /// In a forked child, signals of the parent's time are the parent's.
     pub(crate) fn forget_caught(&mut self) {
-        self.caught.clear();
         self.mailbox.take(|_, _| {});
+        self.caught.clear();
+        self.due.clear();
     }
 }
 
@@ -144,15 +184,22 @@ impl Signal {
         if slot.base.is_closing() {
             return Err(error::closing());
         }
-        if slot.watched != Some((signum, kind)) {
+        // A one-shot that starts itself again is one for another signal.
+        let spent = kind == Kind::Oneshot && slot.callback.is_none();
+        if slot.watched != Some((signum, kind)) || spent {
             // The new subscription first: in between, no signal may do what it did before.
             sys::subscribe(&signals.mailbox, signum, kind)?;
             if let Some((signum, kind)) = slot.watched.replace((signum, kind)) {
                 sys::unsubscribe(&signals.mailbox, signum, kind)?;
             }
+            // What was caught before is not for this one.
+            signals.collect(lp.births);
             lp.births += 1;
-            slot.started = lp.births;
+            if let Some(slot) = signals.slots.get_mut(self.0) {
+                slot.started = lp.births;
+            }
         }
+        let slot = signals.slots.get_mut(self.0).ok_or_else(error::stale)?;
         slot.callback = Some(Repeated::new(move |lp: &mut Loop<B>, (signal, signum)| {
             callback(lp, signal, signum)
         }));
@@ -186,47 +233,34 @@ impl Signal {
 impl<B: Backend> Loop<B> {
     /// Calls the handles whose signals were caught; returns how many calls that took.
     pub(crate) fn run_signals(&mut self) -> usize {
-        let Signals { mailbox, caught, .. } = &mut self.signals;
-        mailbox.take(|signum, times| caught.push((signum, times)));
+        self.signals.collect(self.births);
         let mut called = 0;
-        while let Some((signum, times)) = self.signals.caught.pop() {
-            if times > 1 {
-                self.signals.caught.push((signum, times - 1));
+        loop {
+            while let Some(&(_, started, key)) = self.signals.due.get(self.signals.told) {
+                self.signals.told += 1;
+                called += usize::from(self.tell_of_signal(key, started));
             }
-            called += self.tell_of_signal(signum);
+            if !self.signals.next_signal() {
+                return called;
+            }
         }
-        called
     }
 
-    /// Regular handles come before one-shots, and those started earlier before others.
-    fn tell_of_signal(&mut self, signum: i32) -> usize {
-        let mut due = std::mem::take(&mut self.signals.due);
-        due.extend(self.signals.slots.iter().filter_map(|(key, slot)| match slot.watched {
-            Some((watched, kind)) if watched == signum => {
-                Some((kind == Kind::Oneshot, slot.started, key))
-            }
-            _ => None,
-        }));
-        due.sort_unstable();
-        let mut called = 0;
-        for (_, started, key) in due.drain(..) {
-            let Some(slot) = self.signals.slots.get_mut(key) else { continue };
-            // Stopped, or started anew, by one that was called before?
-            if slot.started != started || slot.watched.is_none() {
-                continue;
-            }
-            let Some(mut callback) = slot.callback.take() else { continue };
-            let signal = Signal(key);
-            called += 1;
-            self.call_with(&mut callback, (signal, signum), signal, |lp, signal| {
-                drop(signal.stop(lp));
-                // The rest must not wait for the next signal.
-                drop(lp.notifier.notify(Notes::SIGNAL));
-            });
-            self.after_signal(key, started, callback);
-        }
-        self.signals.due = due;
-        called
+    /// Calls a handle, unless one that was called before has stopped it or started it anew.
+    fn tell_of_signal(&mut self, key: Token, started: u64) -> bool {
+        let Some(slot) = self.signals.slots.get_mut(key) else { return false };
+        let Some((signum, _)) = slot.watched.filter(|_| slot.started == started) else {
+            return false;
+        };
+        let Some(mut callback) = slot.callback.take() else { return false };
+        let signal = Signal(key);
+        self.call_with(&mut callback, (signal, signum), signal, |lp, signal| {
+            drop(signal.stop(lp));
+            // The rest must not wait for the next signal.
+            drop(lp.notifier.notify(Notes::SIGNAL));
+        });
+        self.after_signal(key, started, callback);
+        true
     }
 
     fn after_signal(&mut self, key: Token, started: u64, callback: Repeated<B, (Signal, i32)>) {

@@ -116,27 +116,39 @@ fn set_action(
 ) -> io::Result<()> {
     let Some(only_oneshots) = oneshots else {
         if let Some(action) = before.take() {
-            return sigaction(signum, &action).map(drop);
+            return sigaction(signum, Some(&action)).map(drop);
         }
         return Ok(());
     };
     // SAFETY: all zeroes is a valid `sigaction`: the default action, no flags, no mask.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
-    // As in a program that does not watch, system calls of other threads go on. With
-    // one-shots alone, a second signal before the loop has seen the first does what it
-    // did before.
-    action.sa_flags = libc::SA_RESTART | if only_oneshots { libc::SA_RESETHAND } else { 0 };
+    // As in a program that does not watch, system calls of other threads go on.
+    action.sa_flags = libc::SA_RESTART;
     // SAFETY: initialises the mask.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
-    let previous = sigaction(signum, &action)?;
-    before.get_or_insert(previous);
-    Ok(())
+    let first = before.is_none();
+    if first {
+        *before = Some(sigaction(signum, None)?);
+    }
+    // With one-shots alone, a second signal before the loop has seen the first does what
+    // it did before, if the kernel can do that: it knows how to go back to the default.
+    let default = before.is_some_and(|before| before.sa_sigaction == libc::SIG_DFL);
+    if only_oneshots && default {
+        action.sa_flags |= libc::SA_RESETHAND;
+    }
+    let installed = sigaction(signum, Some(&action));
+    if installed.is_err() && first {
+        *before = None;
+    }
+    installed.map(drop)
 }
 
-fn sigaction(signum: i32, action: &libc::sigaction) -> io::Result<libc::sigaction> {
+/// Sets what a signal does, unless `None`; returns what it did before.
+fn sigaction(signum: i32, action: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut previous = MaybeUninit::uninit();
-    // SAFETY: reads one action and writes the other.
+    let action = action.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: reads one action, or none, and writes the other.
     match unsafe { libc::sigaction(signum, action, previous.as_mut_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: written by the call.
