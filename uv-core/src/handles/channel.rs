@@ -56,20 +56,16 @@ impl<T: Send + 'static> Channel<T> {
         mut callback: impl FnMut(&mut Loop<B>, Channel<T>, T) + 'static,
     ) -> (Channel<T>, Sender<T>) {
         let queue = Arc::new(Mutex::new(VecDeque::new()));
-        let source = Arc::clone(&queue);
+        let source = Source(Arc::clone(&queue));
         // Swapped with the queue, so that senders wait for a swap only, and neither
-        // allocates in a steady state. Values that a panic left here come first.
+        // allocates in a steady state.
         let mut batch = VecDeque::new();
         let (handle, sender) = Async::new(lp, move |lp: &mut Loop<B>, handle| {
-            if batch.is_empty() {
-                std::mem::swap(&mut batch, &mut *lock(&source));
-            }
-            let again = handle.sender(lp);
-            let leftover = Leftover { batch: &mut batch, source: &source, sender: again.ok() };
-            while let Some(value) = leftover.batch.pop_front() {
+            std::mem::swap(&mut batch, &mut *lock(&source.0));
+            while let Some(value) = batch.pop_front() {
                 callback(lp, Channel::of(handle), value);
                 if handle.is_closing(lp) {
-                    leftover.batch.clear();
+                    batch.clear();
                 }
             }
         });
@@ -77,21 +73,15 @@ impl<T: Send + 'static> Channel<T> {
     }
 }
 
-/// Asks for another call if values are left, however the call ends.
-struct Leftover<'a, T> {
-    batch: &'a mut VecDeque<T>,
-    source: &'a Mutex<VecDeque<T>>,
-    sender: Option<AsyncSender>,
-}
+/// The receiving end of the queue. Goes with the callback, when no send succeeds any more.
+struct Source<T>(Arc<Mutex<VecDeque<T>>>);
 
-impl<T> Drop for Leftover<'_, T> {
+impl<T> Drop for Source<T> {
     fn drop(&mut self) {
-        if let Some(sender) = &self.sender
-            && (!self.batch.is_empty() || !lock(self.source).is_empty())
-        {
-            // Fails only if the channel is closed, and then nothing is owed.
-            let _ = sender.send();
-        }
+        // Senders may live on; what nobody will take must not. Dropped without the lock,
+        // as dropping a value may be anything.
+        let undelivered = std::mem::take(&mut *lock(&self.0));
+        drop(undelivered);
     }
 }
 
@@ -111,7 +101,8 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the value if the channel was closed or its loop is gone.
+    /// [`Closed`] with the value if the channel was closed, its callback has panicked, or
+    /// its loop is gone.
     pub fn send(&self, value: T) -> Result<(), Closed<T>> {
         let mut queue = lock(&self.queue);
         queue.push_back(value);
