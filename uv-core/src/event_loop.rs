@@ -93,6 +93,9 @@ pub struct Loop<B: Backend = DefaultBackend> {
     /// What the last wait reported, and how much of it has been handled.
     events: Vec<Event>,
     handled: usize,
+    /// What the last wait gave, events and notes, is not handled yet. Outside of
+    /// [`Loop::run`] this is so if a panic came in between.
+    dispatching: bool,
     /// How many handles are active and referenced.
     pub(crate) active_handles: usize,
     /// The time, unless it is stale.
@@ -138,6 +141,7 @@ impl<B: Backend> Loop<B> {
             closing_now: Vec::new(),
             events: Vec::new(),
             handled: 0,
+            dispatching: false,
             active_handles: 0,
             now_ns: Cell::new(now_ns),
             now_is_stale: Cell::new(false),
@@ -259,7 +263,8 @@ impl<B: Backend> Loop<B> {
             && self.pending.is_empty()
             && !self.watchers[Phase::Idle as usize].any_started()
             && self.closing.is_empty()
-            && self.handled == self.events.len();
+            && self.closing_now.is_empty()
+            && !self.dispatching;
         if !may_block {
             return Some(Duration::ZERO);
         }
@@ -380,7 +385,7 @@ impl<B: Backend> Loop<B> {
     /// Those of [`Backend::after_fork`].
     pub fn fork(&mut self) -> io::Result<()> {
         self.backend.after_fork()?;
-        self.notifier.take();
+        self.notifier.forget();
         self.forget_sends();
         self.signals.forget_caught();
         self.works.forget_threads();
@@ -391,6 +396,7 @@ impl<B: Backend> Loop<B> {
         }
         self.events.clear();
         self.handled = 0;
+        self.dispatching = false;
         Ok(())
     }
 
@@ -520,8 +526,8 @@ impl<B: Backend> Loop<B> {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
-        if self.handled < self.events.len() {
-            return Ok(()); // A panic has left some of the last batch.
+        if self.dispatching {
+            return Ok(()); // A panic has left some of what the last wait gave.
         }
         self.events.clear();
         self.handled = 0;
@@ -539,6 +545,7 @@ impl<B: Backend> Loop<B> {
 
     /// Handles what the last wait reported; returns how much that was.
     fn dispatch(&mut self) -> usize {
+        self.dispatching = true;
         let mut dispatched = self.events.len() - self.handled;
         while let Some(&event) = self.events.get(self.handled) {
             self.handled += 1;
@@ -550,17 +557,18 @@ impl<B: Backend> Loop<B> {
                 Event::Done { .. } => {} // No handle submits operations yet.
             }
         }
-        let notes = self.notifier.take();
-        if notes.contains(Notes::WORK) {
+        // One note at a time: a panic leaves the others.
+        if self.notifier.take(Notes::WORK) {
             dispatched += self.run_ended_work();
         }
-        if notes.contains(Notes::ASYNC) {
+        if self.notifier.take(Notes::ASYNC) {
             dispatched += self.run_asyncs();
         }
         // Last, so that what came before the signal is handled before it.
-        if notes.contains(Notes::SIGNAL) {
+        if self.notifier.take(Notes::SIGNAL) {
             dispatched += self.run_signals();
         }
+        self.dispatching = false;
         dispatched
     }
 

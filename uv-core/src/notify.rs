@@ -23,10 +23,6 @@ impl Notes {
     pub(crate) const ASYNC: Notes = Notes(1);
     pub(crate) const WORK: Notes = Notes(2);
     pub(crate) const SIGNAL: Notes = Notes(4);
-
-    pub(crate) fn contains(self, other: Notes) -> bool {
-        self.0 & other.0 != 0
-    }
 }
 
 impl Notifier {
@@ -43,13 +39,16 @@ impl Notifier {
         Ok(())
     }
 
-    /// Takes all notes.
-    pub(crate) fn take(&self) -> Notes {
-        // A plain look first: the usual answer is that there are none.
-        if self.notes.load(Ordering::Relaxed) == 0 {
-            return Notes(0);
-        }
-        Notes(self.notes.swap(0, Ordering::AcqRel))
+    /// Takes a note; true if it was there.
+    pub(crate) fn take(&self, note: Notes) -> bool {
+        // A plain look first: the usual answer is that there is none.
+        self.notes.load(Ordering::Relaxed) & note.0 != 0
+            && self.notes.fetch_and(!note.0, Ordering::AcqRel) & note.0 != 0
+    }
+
+    /// Takes all notes and looks at none.
+    pub(crate) fn forget(&self) {
+        self.notes.store(0, Ordering::Release);
     }
 }
 

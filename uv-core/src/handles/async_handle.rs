@@ -56,8 +56,8 @@ impl AsyncSender {
     ///
     /// # Errors
     ///
-    /// `BrokenPipe` if the handle was closed or its loop is gone. Otherwise what waking
-    /// the backend reports.
+    /// `BrokenPipe` if the handle was closed, its callback has panicked, or its loop is
+    /// gone. Otherwise what waking the backend reports.
     pub fn send(&self) -> io::Result<()> {
         if self.flag.closed.load(Ordering::Acquire) {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -142,8 +142,11 @@ impl<B: Backend> Loop<B> {
             slot.flag.pending.swap(false, Ordering::AcqRel);
             let Some(mut callback) = slot.callback.take() else { continue };
             called += 1;
-            // The rest of those due must not wait for the next send.
-            self.call(&mut callback, Async(key), |lp, _| drop(lp.notifier.notify(Notes::ASYNC)));
+            self.call(&mut callback, Async(key), |lp, handle| {
+                lp.stop_async(handle);
+                // The rest of those due must not wait for the next send.
+                drop(lp.notifier.notify(Notes::ASYNC));
+            });
             if let Some(slot) = self.asyncs.slots.get_mut(key) {
                 slot.callback.get_or_insert(callback);
             }
@@ -152,10 +155,11 @@ impl<B: Backend> Loop<B> {
         called
     }
 
-    /// Closing: senders are told from now on.
+    /// Closing, or a panic of the callback: senders are told from now on.
     pub(crate) fn stop_async(&mut self, handle: Async) {
         if let Some(slot) = self.asyncs.slots.get_mut(handle.0) {
             slot.flag.closed.store(true, Ordering::Release);
+            slot.base.stop(&mut self.active_handles);
         }
     }
 
