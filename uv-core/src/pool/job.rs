@@ -115,7 +115,7 @@ struct Block {
 }
 
 /// A job, held by whoever has this. Not counted: each holder lets go in its own way.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Job(NonNull<Block>);
 
 // SAFETY: what a job carries from thread to thread, its closure and its result, is `Send`;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -181,7 +182,7 @@ impl<B: Backend> Works<B> {
     /// threads were at, they are at for ever, so nothing of theirs is touched.
     pub(crate) fn forget_threads(&mut self) {
         self.home.take(&mut self.ended);
-        let known: Vec<Job> = self.ended.iter().chain(&self.cancelled).copied().collect();
+        let known: HashSet<Job> = self.ended.iter().chain(&self.cancelled).copied().collect();
         let requests = self.requests.iter().map(|(_, request)| request.job);
         self.cancelled.extend(requests.filter(|job| !known.contains(job)));
     }
