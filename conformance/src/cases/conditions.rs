@@ -206,12 +206,20 @@ pub fn a_pipe_without_readers_is_writable<B: Backend>(lab: &Lab<B>) -> Verdict {
     unix_only(lab)
 }
 
-/// Urgent data is `PRIORITY` for whoever asked for it, alone or beside `READ`.
+/// Urgent data is `PRIORITY` for whoever asked for it, alone or beside `READ`, and
+/// ordinary data is not. `io_uring` repeats what woke it up, which names both.
 pub fn urgent_data_is_priority<B: Backend>(lab: &Lab<B>) -> Verdict {
     for interest in [Ready::PRIORITY, Ready::PRIORITY | Ready::READ] {
         let (near, far) = tcp_pair();
         let mut backend = lab.backend()?;
         asking_for(&mut backend, &near, interest)?;
+        quiet(&mut backend);
+        send(&far, b"ordinary");
+        if interest.contains(Ready::READ) {
+            let ready = await_ready(&mut backend, A, Ready::READ);
+            assert_eq!(ready, Ready::READ, "nothing of it is urgent");
+            drain(&near);
+        }
         quiet(&mut backend);
         send_urgent(&far);
         let ready = await_ready(&mut backend, A, Ready::PRIORITY);
@@ -221,20 +229,20 @@ pub fn urgent_data_is_priority<B: Backend>(lab: &Lab<B>) -> Verdict {
 }
 
 /// Urgent data says nothing to those who did not ask for it: any peer can send it, and
-/// a loop that is woken for what it will not read spins.
+/// a loop that is woken again and again for what it will not read spins. Once is
+/// forgiven: `io_uring` says `READ` for whatever woke it up.
 pub fn urgent_data_is_silent_unasked<B: Backend>(lab: &Lab<B>) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
     register(&mut backend, A, &near, Ready::READ, Mode::Level);
     quiet(&mut backend);
     send_urgent(&far);
+    let ready = ready_of(&wait_for(&mut backend, SHORT), A);
+    assert!(Ready::READ.contains(ready), "{ready:?} is reported, of which READ was asked for");
     quiet(&mut backend);
     send(&far, b"ordinary");
-    assert_eq!(
-        await_ready(&mut backend, A, Ready::READ),
-        Ready::READ,
-        "PRIORITY was not asked for"
-    );
+    let ready = await_ready(&mut backend, A, Ready::READ);
+    assert_eq!(ready, Ready::READ, "PRIORITY was not asked for");
     Ok(())
 }
 

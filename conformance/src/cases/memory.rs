@@ -10,7 +10,7 @@ use std::time::Duration;
 use poll_core::{Backend, Lent, Op, OpKind, RawBuf, RawBufs, RawSource};
 
 use crate::support::observe::{A, quiet};
-use crate::support::operations::{Done, await_end, await_report, error_of, lent_slice, submit};
+use crate::support::operations::{Done, await_end, await_last, await_reports, lent_slice, submit};
 use crate::support::sources::{half_close, send, tcp_pair};
 use crate::{Lab, Skip, Verdict};
 
@@ -67,12 +67,8 @@ pub fn is_sent_as_it_was<B: Backend>(lab: &Lab<B>) -> Verdict {
         memory.iter_mut().enumerate().for_each(|(index, byte)| *byte = pattern(sent + index));
         let buf = RawBuf::sending(&memory[..len]);
         submit(&mut backend, A, Op::Send { source: RawSource::of(&near), buf });
-        let mut done = await_report(&mut backend, A);
-        let count = done.result.expect("a send to a peer that reads");
+        let count = await_last(&mut backend, A).expect("a send to a peer that reads");
         assert!((1..=len).contains(&count), "{count} bytes sent of {len}");
-        while done.more {
-            done = await_report(&mut backend, A);
-        }
         memory.fill(UNTOUCHED);
         sent += count;
     }
@@ -125,18 +121,19 @@ pub fn is_provided_and_recycled<B: Backend>(lab: &Lab<B>) -> Verdict {
         send(&far, &text);
         sent.extend_from_slice(&text);
         while received.len() < sent.len() {
-            let done = await_report(&mut backend, A);
-            assert!(done.more, "the group is not empty and the peer is there: {done:?}");
-            let (lent, piece) = group.piece(done);
-            received.extend_from_slice(piece);
-            backend.recycle(lent);
+            for done in await_reports(&mut backend, A) {
+                assert!(done.more, "the group is not empty and the peer is there: {done:?}");
+                let (lent, piece) = group.piece(done);
+                received.extend_from_slice(piece);
+                backend.recycle(lent);
+            }
         }
     }
     assert_eq!(received, sent, "something else than what was sent");
 
     // A loop stops by cancelling; the peer's end is the other way to stop.
     half_close(&far);
-    let end = await_report(&mut backend, A);
+    let end = await_reports(&mut backend, A)[0];
     assert_eq!((end.result, end.more), (Ok(0), false), "the end of file ends the operation");
     if let Some(lent) = end.lent {
         backend.recycle(lent);
@@ -159,33 +156,39 @@ pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
     let (mut received, mut kept) = (Vec::new(), Vec::new());
     let recv = Op::RecvMulti { source: RawSource::of(&near), group: Group::ID };
     submit(&mut backend, A, recv);
-    let end = loop {
-        let done = await_report(&mut backend, A);
-        if done.result.is_err() {
-            break done;
+    let error = loop {
+        let reports = await_reports(&mut backend, A);
+        for done in reports.iter().filter(|done| done.result.is_ok()) {
+            let (lent, piece) = group.piece(*done);
+            received.extend_from_slice(piece);
+            kept.push(lent);
         }
-        let (lent, piece) = group.piece(done);
-        received.extend_from_slice(piece);
-        kept.push(lent);
-        if !done.more {
-            // Some kernels end the operation with the last buffer, and say so next time.
-            submit(&mut backend, A, recv);
+        match reports[reports.len() - 1] {
+            Done { result: Err(code), more, .. } => {
+                assert!(!more, "without buffers the operation is over: {reports:?}");
+                break code;
+            }
+            // Some kernels end it with the last buffer and say why next time.
+            Done { more: false, .. } => submit(&mut backend, A, recv),
+            Done { more: true, .. } => {}
         }
     };
-    assert!(!end.more, "without buffers the operation is over: {end:?}");
-    let error = error_of(end.result);
-    assert_eq!(error.raw_os_error(), Some(NO_BUFFERS), "ENOBUFS is expected: {error}");
+    assert_eq!(error, NO_BUFFERS, "ENOBUFS is expected");
     assert!(received.len() <= all, "more bytes than the group can hold");
 
-    kept.into_iter().for_each(|lent| backend.recycle(lent));
-    submit(&mut backend, A, recv);
     while received.len() < sent.len() {
-        let done = await_report(&mut backend, A);
-        let (lent, piece) = group.piece(done);
-        received.extend_from_slice(piece);
-        backend.recycle(lent);
-        if !done.more {
-            submit(&mut backend, A, recv);
+        kept.drain(..).for_each(|lent| backend.recycle(lent));
+        submit(&mut backend, A, recv);
+        let mut more = true;
+        while more && received.len() < sent.len() {
+            for done in await_reports(&mut backend, A) {
+                more = done.more;
+                if done.result != Err(NO_BUFFERS) {
+                    let (lent, piece) = group.piece(done);
+                    received.extend_from_slice(piece);
+                    kept.push(lent);
+                }
+            }
         }
     }
     assert_eq!(received, sent, "bytes were lost or changed when the group was empty");

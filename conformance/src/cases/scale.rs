@@ -13,6 +13,7 @@ use crate::support::observe::{
     A, SOON, await_ready, deregister, modify, quiet, register, try_register, wait_for, wait_once,
 };
 use crate::support::sources::{drain, send, tcp_pair};
+use crate::support::wine::tolerated_growth;
 use crate::{Lab, Skip, Verdict};
 
 use crowd::Crowd;
@@ -30,11 +31,12 @@ pub fn ten_thousand_sources<B: Backend>(lab: &Lab<B>) -> Verdict {
 }
 
 /// To register, change and deregister a source costs the same among ten thousand as
-/// among one thousand. A list searched from its start makes it ten times as much; a
-/// factor of four leaves room for caches and for trees.
+/// among one thousand. A list searched from its start makes it ten times as much.
 pub fn changes_take_linear_time<B: Backend>(lab: &Lab<B>) -> Verdict {
     const FEW: usize = 1_000;
     const MANY: usize = 10_000;
+    /// For more tries, not for the result.
+    const PATIENCE: Duration = Duration::from_secs(10);
     let crowd = Crowd::new(MANY)?;
     let mut backend = lab.backend()?;
     let mut round = |count: usize| -> Result<Duration, Skip> {
@@ -54,18 +56,18 @@ pub fn changes_take_linear_time<B: Backend>(lab: &Lab<B>) -> Verdict {
         assert_eq!(wait_once(&mut backend, NOW), [], "nothing is registered");
         Ok(started.elapsed() / count as u32)
     };
-    let mut best = (Duration::MAX, Duration::MAX);
-    for _ in 0..8 {
-        best = (best.0.min(round(FEW)?), best.1.min(round(MANY)?));
-        if best.1 < best.0 * 2 {
-            return Ok(());
+    // The best of several tries counts, as other programs run too.
+    let (mut few, mut many) = (Duration::MAX, Duration::MAX);
+    let (growth, started) = (tolerated_growth(), Instant::now());
+    while few == Duration::MAX || many > few * growth * 3 / 4 && started.elapsed() < PATIENCE {
+        for _ in 0..3 {
+            few = few.min(round(FEW)?);
         }
+        many = many.min(round(MANY)?);
     }
     assert!(
-        best.1 < best.0 * 4,
-        "a source costs {:?} among {FEW} and {:?} among {MANY}",
-        best.0,
-        best.1
+        many < few * growth,
+        "a source costs {few:?} among {FEW} and {many:?} among {MANY}: more than {growth} times"
     );
     Ok(())
 }
@@ -116,15 +118,16 @@ pub fn busy_sources_starve_nobody<B: Backend>(lab: &Lab<B>) -> Verdict {
         for index in indices(&wait_once(&mut backend, Some(SOON))) {
             missing.remove(&index);
         }
+        if missing.is_empty() {
+            return Ok(());
+        }
     }
-    assert!(
-        missing.is_empty(),
+    panic!(
         "{} of {} ready sources are not reported in {WAITS} waits, {:?} the first of them",
         missing.len(),
         COUNT + 2,
         missing.first().map(|index| token(*index)),
     );
-    Ok(())
 }
 
 /// A descriptor beyond `FD_SETSIZE` works like any other or is refused with a reason.

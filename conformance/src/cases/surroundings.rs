@@ -80,9 +80,8 @@ pub fn nested_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
     for _ in 0..3 {
         // Tells the kernel of what has changed, as `raw_fd` asks for.
         assert_eq!(wait_once(&mut backend, NOW), [], "nothing was sent");
-        outer.expect(false, "nothing to report");
-        send(&far, b"x");
-        outer.expect(true, "data to report");
+        outer.expect_nothing("nothing to report");
+        outer.expect_after(|| send(&far, b"x"), "data to report");
         let events = wait_once(&mut backend, NOW);
         assert_eq!(ready_of(&events, A), Ready::READ, "the outer poller said so");
         drain(&near);
@@ -97,16 +96,17 @@ pub fn nested_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
 pub fn a_wake_shows_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
     let mut backend = lab.backend()?;
     let waker = backend.waker();
+    // From now on the kernel watches what the waker rings.
+    assert_eq!(wait_once(&mut backend, NOW), []);
     waker.wake().expect("a wake before anybody asks for the descriptor");
     let own = own_descriptor(&backend)?;
     let mut outer = Outer::new(lab, own)?;
+    outer.expect_after(|| {}, "a wake from before");
     for _ in 0..3 {
-        outer.expect(true, "a wake to answer");
         assert_returns(&mut backend, "woken before");
         assert_eq!(wait_once(&mut backend, NOW), []);
-        outer.expect(false, "the wake was answered");
-        let waker = waker.clone();
-        std::thread::spawn(move || waker.wake()).join().expect("a thread").expect("a wake");
+        outer.expect_nothing("the wake answered");
+        outer.expect_after(|| waker.wake().expect("a wake"), "a wake to answer");
     }
     Ok(())
 }
@@ -337,14 +337,30 @@ impl<B: Backend> Outer<B> {
         Ok(Outer { inner, second })
     }
 
-    /// Asserts that both see the backend ready, or that neither does.
+    /// Asserts that neither sees the backend ready.
     #[track_caller]
-    fn expect(&mut self, ready: bool, why: &str) {
-        let limit = if ready { SOON } else { SHORT };
-        let polled = readable(self.inner, limit);
-        assert_eq!(polled, ready, "readable for poll(2), with {why}");
-        let seen = ready_of(&wait_for(&mut self.second, limit), C).contains(Ready::READ);
-        assert_eq!(seen, ready, "readable in a backend of the same kind, with {why}");
+    fn expect_nothing(&mut self, why: &str) {
+        assert!(!readable(self.inner, SHORT), "readable for poll(2), with {why}");
+        let events = wait_for(&mut self.second, SHORT);
+        assert_eq!(events, [], "readable in a backend of the same kind, with {why}");
+    }
+
+    /// Asserts that both see the backend ready after `act`, which happens while the
+    /// first of them sleeps.
+    #[track_caller]
+    fn expect_after(&mut self, act: impl FnOnce() + Send, why: &str) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(SHORT);
+                act();
+            });
+            // At the end of its time it looks again, which is not the same as being told.
+            let started = Instant::now();
+            let told = readable(self.inner, SOON) && started.elapsed() < SOON / 2;
+            assert!(told, "poll(2) sleeps on, with {why}");
+        });
+        let seen = ready_of(&wait_for(&mut self.second, SOON), C);
+        assert_eq!(seen, Ready::READ, "in a backend of the same kind, with {why}");
     }
 }
 

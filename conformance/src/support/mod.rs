@@ -13,4 +13,5 @@ pub(crate) mod operations;
 pub(crate) mod signals;
 pub(crate) mod sources;
 pub(crate) mod syscalls;
+pub(crate) mod wine;
 pub(crate) mod work;

@@ -31,26 +31,39 @@ pub(crate) fn try_submit<T: Backend>(backend: &mut T, token: Token, op: Op) -> i
     unsafe { backend.submit(token, op) }
 }
 
-/// Waits until the operation has reported once.
-pub(crate) fn await_report<T: Backend>(backend: &mut T, token: Token) -> Done {
+/// Waits until the operation reports, and gives all that it reported in that wait.
+pub(crate) fn await_reports<T: Backend>(backend: &mut T, token: Token) -> Vec<Done> {
     let started = Instant::now();
     while started.elapsed() < SOON {
         let events = wait_for(backend, SOON.saturating_sub(started.elapsed()));
-        let mut reports = dones(&events, token).into_iter();
-        if let Some(done) = reports.next() {
-            let rest: Vec<_> = reports.collect();
-            assert!(rest.is_empty(), "{token:?} reports {done:?} and then {rest:?}");
-            return done;
+        let reports = dones(&events, token);
+        let ends = reports.iter().filter(|done| !done.more).count();
+        let last = reports.last().is_some_and(|done| !done.more);
+        assert!(ends == usize::from(last), "{token:?} reports after its end: {reports:?}");
+        if !reports.is_empty() {
+            return reports;
         }
     }
     panic!("the operation {token:?} never reports");
 }
 
-/// Waits until the operation is over, and gives the result of its last report.
+/// Waits until the operation is over, which reports a single time, and gives its result.
 pub(crate) fn await_end<T: Backend>(backend: &mut T, token: Token) -> Result<usize, i32> {
-    let done = await_report(backend, token);
-    assert!(!done.more, "{token:?} should be over, and says that it goes on: {done:?}");
-    done.result
+    let reports = await_reports(backend, token);
+    match reports[..] {
+        [Done { result, more: false, .. }] => result,
+        _ => panic!("one `Done` and the end of {token:?} are expected, not {reports:?}"),
+    }
+}
+
+/// Waits until the operation is over, and gives the first of its results.
+pub(crate) fn await_last<T: Backend>(backend: &mut T, token: Token) -> Result<usize, i32> {
+    let mut reports = await_reports(backend, token);
+    let first = reports[0].result;
+    while reports.last().is_some_and(|done| done.more) {
+        reports = await_reports(backend, token);
+    }
+    first
 }
 
 /// What `events` say about the operation.

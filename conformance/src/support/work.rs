@@ -86,12 +86,12 @@ fn accept(op: impl FnOnce(RawSource) -> Op) -> Work {
 fn connect() -> Work {
     let listener = listener();
     let address = listener.local_addr().expect("an address");
-    let (op, keep) = connect_to(address);
+    let (op, (socket, sockaddr)) = connect_to(address);
     Work::new(op, move |result| {
         assert_eq!(result, Ok(0), "a connect to a listener");
-        let peer = keep.0.peer_addr().expect("a connected socket");
+        let peer = socket.peer_addr().expect("a connected socket");
         assert_eq!(peer.as_socket(), Some(address));
-        drop(listener);
+        drop((listener, sockaddr));
     })
 }
 

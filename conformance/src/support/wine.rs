@@ -1,0 +1,31 @@
+//! Where Wine, which runs Windows programs on Unix, needs an allowance: all of it is here.
+
+/// How many times as much a change may cost among ten thousand sources as among one
+/// thousand. Four leaves room for caches and for trees. Wine's server walks lists of its
+/// own for every poll: four to five times have been measured there, with backends that
+/// are linear. What is quadratic in a backend costs ten times.
+pub(crate) fn tolerated_growth() -> u32 {
+    if is_here() { 8 } else { 4 }
+}
+
+#[cfg(unix)]
+fn is_here() -> bool {
+    false
+}
+
+/// Wine's `ntdll` has a function that Windows' has not.
+#[cfg(windows)]
+fn is_here() -> bool {
+    use std::ffi::{c_char, c_void};
+
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        fn GetModuleHandleA(name: *const c_char) -> *mut c_void;
+        fn GetProcAddress(module: *mut c_void, name: *const c_char) -> *mut c_void;
+    }
+
+    // SAFETY: the name ends with a NUL, and every process has this module.
+    let ntdll = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr()) };
+    // SAFETY: the module is loaded for ever, and the name ends with a NUL.
+    !unsafe { GetProcAddress(ntdll, c"wine_get_version".as_ptr()) }.is_null()
+}
