@@ -111,9 +111,9 @@ mod watch;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use poll_core::{Backend, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Backend, Countdown, Event, Mode, RawSource, Ready, Registry, Token};
 
 use sys::{EV_DELETE, EV_RECEIPT, Kevent, Queue};
 use watch::{Filter, Watch};
@@ -238,8 +238,7 @@ impl Backend for Kqueue {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let limit = timeout.unwrap_or_default();
-        let started = (!limit.is_zero()).then(Instant::now);
+        let countdown = Countdown::start(timeout);
         let mut left = timeout;
         loop {
             let may_block = left != Some(Duration::ZERO) && self.waker.sleep();
@@ -251,12 +250,9 @@ impl Backend for Kqueue {
                 return Ok(());
             }
             // Nothing happened that anyone asked for: the rest of the time is left.
-            if timeout.is_some() {
-                let passed = started.map_or(limit, |started| started.elapsed());
-                left = Some(limit.saturating_sub(passed));
-                if passed >= limit {
-                    return Ok(());
-                }
+            left = countdown.left();
+            if left == Some(Duration::ZERO) {
+                return Ok(());
             }
         }
     }
