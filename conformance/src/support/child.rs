@@ -91,6 +91,9 @@ impl Drop for Child {
 
 fn run(body: impl FnOnce() -> Verdict, mut says: impl Write) -> ! {
     IN_CHILD.set(true);
+    // If the parent is killed, nobody is left to kill a child that hangs.
+    // SAFETY: it has no preconditions; the signal ends the process.
+    unsafe { libc::alarm(crate::run::TIME_LIMIT.as_secs() as libc::c_uint) };
     let (kind, text) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => (b'P', String::new()),
         Ok(Err(skip)) => (b'S', skip.reason().into()),

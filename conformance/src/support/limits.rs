@@ -2,9 +2,6 @@
 
 use crate::Skip;
 
-/// What the harness, the standard streams and other cases may need besides.
-const SPARE: u64 = 128;
-
 #[cfg(unix)]
 pub(crate) use unix::*;
 #[cfg(windows)]
@@ -16,6 +13,9 @@ mod unix {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
     use super::*;
+
+    /// What the harness, the standard streams and other cases may need besides.
+    const SPARE: u64 = 128;
 
     /// Makes sure that `count` descriptors can be open, raising the limit if need be.
     pub(crate) fn need_descriptors(count: u64) -> Result<(), Skip> {

@@ -53,7 +53,6 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// A function that runs in a signal handler, of whichever thread
 /// [`Thread::call_handler`] names. There is one at a time.
 pub(crate) struct Handler {
-    function: *mut Function,
     _only: MutexGuard<'static, ()>,
 }
 
@@ -62,10 +61,12 @@ impl Handler {
     pub(crate) fn new(function: impl Fn() + Sync + 'static) -> Handler {
         let _only = ONE_AT_A_TIME.lock().unwrap_or_else(|poison| poison.into_inner());
         CALLS.store(0, Ordering::SeqCst);
-        let function: *mut Function = Box::into_raw(Box::new(Box::new(function)));
-        FUNCTION.store(function, Ordering::SeqCst);
+        // Never freed, as a handler may be running on another thread at any moment:
+        // a few bytes, in a test.
+        let function: Function = Box::new(function);
+        FUNCTION.store(Box::leak(Box::new(function)), Ordering::SeqCst);
         install(CALL, call_function);
-        Handler { function, _only }
+        Handler { _only }
     }
 
     /// How often the function has returned.
@@ -77,9 +78,6 @@ impl Handler {
 impl Drop for Handler {
     fn drop(&mut self) {
         FUNCTION.store(ptr::null_mut(), Ordering::SeqCst);
-        // A handler may be running on another thread at this very moment, so the
-        // function is not freed: a few bytes, in a test.
-        let _ = self.function;
     }
 }
 

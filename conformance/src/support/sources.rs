@@ -68,16 +68,6 @@ pub(crate) fn udp_pair() -> (UdpSocket, UdpSocket) {
     (near, far)
 }
 
-/// Two connected Unix sockets, non-blocking.
-#[cfg(unix)]
-pub(crate) fn unix_pair() -> (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream) {
-    let (near, far) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
-    for end in [&near, &far] {
-        end.set_nonblocking(true).expect("a non-blocking socket");
-    }
-    (near, far)
-}
-
 /// A pipe's reading and writing end, non-blocking.
 #[cfg(unix)]
 pub(crate) fn pipe() -> (io::PipeReader, io::PipeWriter) {
