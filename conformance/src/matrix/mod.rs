@@ -72,8 +72,8 @@ pub struct Finished {
 /// All that a run found out.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// The backends that were to run, and those that this machine cannot run.
-    pub candidates: &'a [Candidate],
+    /// The backends that were asked for, and among them those that cannot run here.
+    pub candidates: Vec<&'a Candidate>,
     /// What ran, by case and then by backend.
     pub finished: Vec<Finished>,
     /// How long everything took.
@@ -143,7 +143,8 @@ pub fn run(
     }
     let started = Instant::now();
     let finished = schedule::run(&selection, runner, options.jobs(), progress);
-    let report = Report { candidates, finished, time: started.elapsed() };
+    let candidates = candidates.iter().filter(|candidate| options.wants_backend(candidate));
+    let report = Report { candidates: candidates.collect(), finished, time: started.elapsed() };
     if options.json {
         json::write(&report, out)?;
     } else {

@@ -128,7 +128,8 @@ impl Options {
         Ok(())
     }
 
-    fn wants_backend(&self, candidate: &Candidate) -> bool {
+    /// True if this backend was asked for, or none was.
+    pub(super) fn wants_backend(&self, candidate: &Candidate) -> bool {
         self.backends.is_empty() || self.backends.iter().any(|name| name == candidate.name())
     }
 

@@ -97,8 +97,9 @@ fn bar(length: usize, progress: Progress) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(length as u64);
-    let template = "{bar:30} {pos}/{len} {prefix:.red}{wide_msg:.dim}";
-    bar.set_style(ProgressStyle::with_template(template).expect("a template that parses"));
+    let template = "[{bar:30}] {pos}/{len} {prefix:.red}{wide_msg:.dim}";
+    let style = ProgressStyle::with_template(template).expect("a template that parses");
+    bar.set_style(style.progress_chars("=> "));
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }

@@ -204,13 +204,9 @@ fn wrapped(column: usize, names: &[&str]) -> String {
 
 /// What else there is to know of each backend: that it cannot run here, or how it did.
 fn notes(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let ran = backends_of(&report.finished);
     let notes = report.candidates.iter().filter_map(|candidate| match candidate.cases() {
         Err(why) => Some((candidate.name(), format!("not run: {why}"))),
-        Ok(_) => {
-            let note = candidate.note().filter(|_| ran.contains(&candidate.name()))?;
-            Some((candidate.name(), note.into()))
-        }
+        Ok(_) => Some((candidate.name(), candidate.note()?.into())),
     });
     let mut notes = notes.peekable();
     if notes.peek().is_some() {
