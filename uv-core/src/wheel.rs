@@ -70,6 +70,8 @@ pub(crate) struct Wheel {
     slots: Box<[Slot; SLOTS * LEVELS]>,
     /// A bit for each slot of a level that is not empty.
     occupied: [u64; LEVELS],
+    /// A bit for each level that is not empty.
+    levels: u16,
     /// The time the wheel has reached. No deadline is before it.
     reached: u64,
     /// The next deadline, if it is known.
@@ -82,6 +84,7 @@ impl Wheel {
             nodes: Vec::new(),
             slots: Box::new([EMPTY; SLOTS * LEVELS]),
             occupied: [0; LEVELS],
+            levels: 0,
             reached: 0,
             next: None,
         }
@@ -135,6 +138,7 @@ impl Wheel {
     }
 
     /// No timer is due before this; one is due then, unless its slot is crowded.
+    #[inline]
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
         if self.next.is_none() {
             self.next = self.find_next_deadline();
@@ -143,7 +147,10 @@ impl Wheel {
     }
 
     fn find_next_deadline(&self) -> Option<u64> {
-        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
         let slot = &self.slots[level * SLOTS + digit];
         let shift = level as u32 * DIGIT_BITS;
@@ -234,8 +241,16 @@ impl Wheel {
     }
 
     fn empty_slot(&mut self, place: usize) -> Slot {
-        self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+        self.mark_empty(place);
         std::mem::replace(&mut self.slots[place], EMPTY)
+    }
+
+    fn mark_empty(&mut self, place: usize) {
+        let level = place / SLOTS;
+        self.occupied[level] &= !(1 << (place % SLOTS));
+        if self.occupied[level] == 0 {
+            self.levels &= !(1 << level);
+        }
     }
 
     fn link(&mut self, index: u32, deadline: u64) {
@@ -248,6 +263,7 @@ impl Wheel {
         if last == NIL {
             slot.first = index;
             self.occupied[level] |= 1 << digit;
+            self.levels |= 1 << level;
         } else {
             self.nodes[last as usize].next = index;
         }
@@ -267,8 +283,7 @@ impl Wheel {
             next => self.nodes[next as usize].prev = prev,
         }
         if prev == NIL && next == NIL {
-            let place = place as usize;
-            self.occupied[place / SLOTS] &= !(1 << (place % SLOTS));
+            self.mark_empty(place as usize);
         }
     }
 }
