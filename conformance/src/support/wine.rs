@@ -1,4 +1,4 @@
-//! Where Wine, which runs Windows programs on Unix, needs an allowance: all of it is here.
+//! Where Wine, which runs Windows programs on Unix, needs an allowance: all of them.
 
 /// How many times as much a change may cost among ten thousand sources as among one
 /// thousand. Four leaves room for caches and for trees. Wine's server walks lists of its
@@ -6,6 +6,12 @@
 /// are linear. What is quadratic in a backend costs ten times.
 pub(crate) fn tolerated_growth() -> u32 {
     if is_here() { 8 } else { 4 }
+}
+
+/// The end of what a peer sends shows only once all of it was read: Wine's server looks
+/// for it by peeking at the next byte.
+pub(crate) fn hides_ends_behind_data() -> bool {
+    is_here()
 }
 
 #[cfg(unix)]
