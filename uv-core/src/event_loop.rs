@@ -12,7 +12,7 @@ use poll_core::{Backend, Event, RawSource};
 
 use crate::arena::Arena;
 use crate::backends::DefaultBackend;
-use crate::callback::{Once, Repeated};
+use crate::callback::{Argument, Lending, Once, Repeated};
 use crate::handles::{
     AnyHandle, Asyncs, Base, Closing, Phase, PollSlot, Signals, Timers, Watchers,
 };
@@ -98,6 +98,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     dispatching: bool,
     /// How many handles are active and referenced.
     pub(crate) active_handles: usize,
+    /// How many requests of handles have not called back: sends, writes, connects.
+    pub(crate) active_requests: usize,
     /// The time, unless it is stale.
     now_ns: Cell<u64>,
     now_is_stale: Cell<bool>,
@@ -116,7 +118,7 @@ impl Loop<DefaultBackend> {
     ///
     /// Those of making the backend.
     pub fn with_default_backend() -> io::Result<Loop<DefaultBackend>> {
-        Ok(Loop::new(DefaultBackend::new()?))
+        DefaultBackend::new().map(Loop::new)
     }
 }
 
@@ -143,6 +145,7 @@ impl<B: Backend> Loop<B> {
             handled: 0,
             dispatching: false,
             active_handles: 0,
+            active_requests: 0,
             now_ns: Cell::new(now_ns),
             now_is_stale: Cell::new(false),
             births: 0,
@@ -221,7 +224,7 @@ impl<B: Backend> Loop<B> {
     }
 
     fn has_active(&self) -> bool {
-        self.active_handles > 0 || self.works.active() > 0
+        self.active_handles > 0 || self.active_requests > 0 || self.works.active() > 0
     }
 
     /// The loop's time: since some fixed moment, and the same from one poll to the next.
@@ -584,10 +587,10 @@ impl<B: Backend> Loop<B> {
     }
 
     /// As [`Loop::call`], for an argument that `mend` cannot have a copy of.
-    pub(crate) fn call_with<A, K: Copy>(
+    pub(crate) fn call_with<A: Argument, K: Copy>(
         &mut self,
-        callback: &mut Repeated<B, A>,
-        argument: A,
+        callback: &mut Lending<B, A>,
+        argument: A::For<'_>,
         key: K,
         mend: fn(&mut Loop<B>, K),
     ) {
