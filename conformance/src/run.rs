@@ -29,9 +29,10 @@ const ALONE: [&str; 5] = [
 /// Held for reading by ordinary cases, for writing by those that run alone.
 static ROOM: RwLock<()> = RwLock::new(());
 
-/// The title of each point of poll-core's [contract](poll_core#the-contract), from
-/// point 1 on.
-pub const POINTS: [&str; 12] = [
+/// The title of each point, from point 1 on: those of poll-core's
+/// [contract](poll_core#the-contract), then those of uv-core's
+/// [behaviour](uv_core#behaviour).
+pub const POINTS: [&str; 18] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -44,12 +45,18 @@ pub const POINTS: [&str; 12] = [
     "Conditions",
     "Scale",
     "Surroundings",
+    "Running",
+    "Time",
+    "Handles",
+    "Closing",
+    "Timers",
+    "Watchers",
 ];
 
 /// One case for one kind of backend.
 #[derive(Debug)]
 pub struct Case<B> {
-    /// The point of the contract that it checks.
+    /// The point of the contract, or of the loop's behaviour, that it checks.
     pub point: u8,
     /// The module it is in.
     pub group: &'static str,

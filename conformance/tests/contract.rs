@@ -1,13 +1,17 @@
-//! The contract in poll-core's documentation and the list of cases are one.
+//! What the documentation of poll-core and uv-core promises, and the list of cases, are one.
 
 use std::collections::BTreeMap;
 
 use conformance::{POINTS, all_cases};
 use poll_select::Select;
 
-const CONTRACT: &str = include_str!("../../poll-core/docs/contract.md");
+/// The contract of backends, and the behaviour of the loop: their points are numbered on.
+const DOCUMENTS: [&str; 2] = [
+    include_str!("../../poll-core/docs/contract.md"),
+    include_str!("../../uv-core/docs/behaviour.md"),
+];
 
-/// The cases of each point that are about what goes wrong.
+/// The cases of each point of the contract that are about what goes wrong.
 const FAILURES: [&[&str]; 12] = [
     &["changes::a_failed_register_changes_nothing", "changes::a_failed_modify_changes_nothing"],
     &["deregister::twice_is_not_found"],
@@ -26,17 +30,17 @@ const FAILURES: [&[&str]; 12] = [
     &["surroundings::out_of_descriptors_is_an_error"],
 ];
 
-/// A point of the contract: its title, and the cases named with it.
+/// A point of a document: its title, and the cases named with it.
 struct Point {
     title: String,
     cases: Vec<String>,
 }
 
-/// The points of the document, by number.
+/// The points of both documents, by number.
 fn points() -> BTreeMap<u8, Point> {
     let mut points = BTreeMap::new();
     let mut current = 0;
-    for line in CONTRACT.lines() {
+    for line in DOCUMENTS.into_iter().flat_map(str::lines) {
         if let Some((number, rest)) = line.split_once(". **") {
             current = number.parse().expect("a point starts with its number");
             let title = rest.split("**").next().expect("a title").trim_end_matches('.');
@@ -52,7 +56,7 @@ fn points() -> BTreeMap<u8, Point> {
 }
 
 #[test]
-fn the_contract_names_every_case_and_no_other() {
+fn the_documents_name_every_case_and_no_other() {
     let mut listed: BTreeMap<u8, Vec<String>> = BTreeMap::new();
     for case in all_cases::<Select>() {
         listed.entry(case.point).or_default().push(case.path());
@@ -63,7 +67,7 @@ fn the_contract_names_every_case_and_no_other() {
 }
 
 #[test]
-fn the_titles_are_the_contracts() {
+fn the_titles_are_the_documents() {
     let titles: Vec<_> = points().into_values().map(|point| point.title).collect();
     assert_eq!(titles, POINTS);
 }
@@ -78,7 +82,7 @@ fn each_point_is_one_group() {
 }
 
 #[test]
-fn every_point_has_two_cases_and_one_about_failure() {
+fn every_point_of_the_contract_has_two_cases_and_one_about_failure() {
     for (point, failures) in points().into_values().zip(FAILURES) {
         assert!(point.cases.len() >= 2, "{} has {:?} only", point.title, point.cases);
         assert!(!failures.is_empty(), "{} has no case about failure", point.title);

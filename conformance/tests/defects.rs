@@ -94,10 +94,13 @@ const OF_URING: &Caught = &[
     (RecycledIsLost, &["memory::is_provided_and_recycled"]),
 ];
 
+/// Points from here on are about the loop, which is not broken here.
+const FIRST_OF_THE_LOOP: u8 = 13;
+
 #[test]
-fn every_point_has_a_defect() {
+fn every_point_of_the_contract_has_a_defect() {
     let all = all_cases::<Broken<Minimal>>();
-    for (point, title) in (1..).zip(POINTS) {
+    for (point, title) in (1..FIRST_OF_THE_LOOP).zip(POINTS) {
         let is_about =
             |path: &&str| all.iter().any(|case| case.point == point && case.path() == **path);
         let mut cases = OF_MINIMAL.iter().flat_map(|(_, cases)| cases.iter());

@@ -1,17 +1,23 @@
-//! The cases, a module for each point of poll-core's contract.
+//! The cases, a module for each point of poll-core's contract and of uv-core's behaviour.
 
 pub mod changes;
+pub mod closing;
 pub mod conditions;
 pub mod deregister;
+pub mod handles;
 pub mod memory;
 pub mod mistakes;
 pub mod modes;
 pub mod operations;
+pub mod running;
 pub mod scale;
 pub mod silence;
 pub mod surroundings;
+pub mod time;
 pub mod timeouts;
+pub mod timers;
 pub mod wakes;
+pub mod watchers;
 
 /// The one list of all cases: `point group: case…;`. Calls the macro `$then` of
 /// this crate with `$args` and the list.
@@ -134,6 +140,96 @@ macro_rules! __list_of_cases {
                 no_descriptor_is_left_behind
                 time_only_goes_forward
                 out_of_descriptors_is_an_error;
+            13 running:
+                ends_when_nothing_is_left
+                returns_true_only_after_a_stop
+                once_blocks_until_something_happens
+                once_waits_for_the_next_timer
+                once_does_not_block_after_deferred_callbacks
+                once_does_not_block_after_an_idle_callback
+                nowait_does_not_block
+                once_and_nowait_run_timers_once
+                phases_come_in_order
+                timers_come_last_in_once_and_nowait
+                a_dead_loop_runs_nothing
+                an_unreferenced_timer_does_not_fire_alone
+                a_stop_before_a_run_is_used_up_by_it
+                a_stop_in_a_callback_ends_the_iteration
+                a_run_within_a_run_is_refused
+                deferred_callbacks_run_in_order
+                deferred_callbacks_can_defer
+                deferring_for_ever_starves_nobody
+                an_interrupted_poll_waits_for_the_rest
+                a_wake_for_nothing_waits_for_the_rest
+                does_not_block_with_something_to_do
+                blocks_until_the_next_timer
+                no_call_runs_a_callback_inline
+                one_program_leaves_one_trace;
+            14 time:
+                stands_still_until_the_poll
+                stands_still_after_the_poll
+                moves_with_every_poll
+                moves_before_the_timers
+                moves_when_updated
+                moves_when_the_loop_is_run
+                is_not_moved_by_timers
+                the_clock_goes_on_meanwhile;
+            15 handles:
+                begin_inactive_and_referenced
+                references_are_flags
+                keep_the_loop_alive_if_active_and_referenced
+                references_of_closing_ones_do_not_count
+                requests_keep_the_loop_alive
+                a_walk_goes_in_order_of_making
+                a_walk_includes_closing_ones
+                a_walk_tolerates_changes
+                stale_keys_are_errors
+                keys_are_not_confused
+                kinds_have_names
+                lists_show_flags
+                a_busy_loop_does_not_close
+                a_closed_loop_gives_its_backend_back
+                a_dropped_loop_drops_everything;
+            16 closing:
+                calls_back_in_reverse_order
+                never_calls_back_inline
+                comes_after_the_check_watchers
+                from_a_close_callback_waits_an_iteration
+                stops_at_once
+                twice_is_an_error
+                keeps_the_loop_alive
+                works_in_the_handles_own_callback
+                needs_no_callback
+                starting_a_closing_handle_is_an_error;
+            17 timers:
+                are_never_early
+                are_not_absurdly_late
+                fire_in_order
+                thousands_fire_in_order
+                a_zero_timeout_waits_for_the_next_pass
+                may_be_huge
+                stopped_by_an_earlier_one_do_not_fire
+                restarted_by_an_earlier_one_wait
+                start_anew_when_started_again
+                are_scheduled_before_their_callbacks
+                repeats_are_not_made_up_for
+                repeat_until_they_are_stopped
+                a_new_repeat_counts_from_the_round_after
+                again_without_a_start_is_an_error
+                again_without_a_repeat_does_nothing
+                again_starts_with_the_repeat_time
+                due_in_counts_from_the_loop_time;
+            18 watchers:
+                run_once_an_iteration
+                run_the_latest_first
+                started_by_a_sibling_wait_an_iteration
+                stopped_by_a_sibling_do_not_run
+                may_stop_those_that_have_run
+                keep_their_callback_when_started_again
+                may_start_themselves_anew
+                let_go_of_their_callback_when_stopped
+                run_in_order_by_the_thousand
+                only_idle_ones_keep_the_poll_from_blocking;
         }
     };
 }

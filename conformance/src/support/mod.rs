@@ -4,11 +4,14 @@
 pub(crate) mod child;
 pub(crate) mod files;
 pub(crate) mod limits;
+pub(crate) mod loops;
 pub(crate) mod observe;
 pub(crate) mod operations;
+pub(crate) mod scenes;
 #[cfg(unix)]
 pub(crate) mod signals;
 pub(crate) mod sources;
 pub(crate) mod syscalls;
+pub(crate) mod trace;
 pub(crate) mod wine;
 pub(crate) mod work;

@@ -1,0 +1,589 @@
+//! Point 13: what an iteration does, when it blocks, and when the loop ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use poll_core::{Backend, Wake};
+use uv_core::{Async, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, RunMode, Timer};
+
+#[cfg(not(unix))]
+use crate::Skip;
+use crate::support::loops::{AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, timer_in};
+use crate::support::scenes::{call_everything, every_phase, mark_iterations};
+#[cfg(unix)]
+use crate::support::signals::Thread;
+use crate::support::sources::{arrived, drain, send, tcp_pair};
+use crate::support::trace::{Count, Trace};
+use crate::{Lab, Verdict};
+
+const MODES: [RunMode; 3] = [RunMode::Default, RunMode::Once, RunMode::NoWait];
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The default mode goes on until nothing is left that could call back, and returns
+/// false then.
+pub fn ends_when_nothing_is_left<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    assert!(!lp.alive(), "an empty loop is not alive");
+    let note = trace.clone();
+    timer_in(&mut lp, MS, move |lp, _| {
+        note.note("first");
+        timer_in(lp, MS, note.noting("second"));
+    });
+    assert!(lp.alive(), "a started timer keeps a loop alive");
+    run_to_the_end(&mut lp);
+    trace.expect(&["first", "second"], "both timers, and then the end");
+    assert!(!lp.alive());
+    Ok(())
+}
+
+/// The default mode returns true only if something was left, which takes a stop.
+pub fn returns_true_only_after_a_stop<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (timer, fired) = (Timer::new(&mut lp), Count::default());
+    let count = fired.clone();
+    let tick = move |lp: &mut Loop<T>, timer: Timer| match count.add() {
+        2 => lp.stop(),
+        4 => {
+            lp.stop();
+            timer.close(lp).unwrap();
+        }
+        _ => {}
+    };
+    timer.start(&mut lp, ZERO, MS, tick).unwrap();
+    assert!(run(&mut lp, RunMode::Default), "a timer is left: the loop is alive");
+    assert_eq!(fired.get(), 2, "the loop goes on until it is stopped");
+    assert!(run(&mut lp, RunMode::Default), "a close is left: the loop is alive");
+    assert_eq!(fired.get(), 4, "a stop counts for one run");
+    run_to_the_end(&mut lp);
+    assert_eq!(fired.get(), 4);
+    Ok(())
+}
+
+/// One iteration blocks until something happens, and handles it.
+pub fn once_blocks_until_something_happens<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    mark_iterations(&mut lp, &trace);
+    let close = trace.then("async", |lp, handle: Async| handle.close(lp).unwrap());
+    let (_, sender) = Async::new(&mut lp, close);
+    let sent = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(30 * MS);
+            sent.store(true, Ordering::SeqCst);
+            sender.send().unwrap();
+        });
+        assert!(!run(&mut lp, RunMode::Once), "the handle was closed in this iteration");
+        assert!(sent.load(Ordering::SeqCst), "it returned before anything happened");
+    });
+    trace.expect(&["prepare", "async", "check"], "one iteration");
+    Ok(())
+}
+
+/// One iteration waits for the next timer and runs it, and no other.
+pub fn once_waits_for_the_next_timer<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    mark_iterations(&mut lp, &trace);
+    let hour = keep_alive(&mut lp);
+    timer_in(&mut lp, 20 * MS, trace.noting("timer"));
+    assert!(run(&mut lp, RunMode::Once), "the other timer is left");
+    trace.expect(&["prepare", "check", "timer"], "one iteration, which waits for the timer");
+    hour.stop(&mut lp).unwrap();
+    timer_in(&mut lp, 20 * MS, trace.noting("last"));
+    assert!(!run(&mut lp, RunMode::Once), "nothing is left");
+    trace.expect(&["prepare", "check", "last"], "one iteration");
+    Ok(())
+}
+
+/// One iteration that begins with deferred callbacks runs them and does not block.
+pub fn once_does_not_block_after_deferred_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    keep_alive(&mut lp);
+    lp.defer(trace.once("deferred"));
+    assert!(run(&mut lp, RunMode::Once));
+    trace.expect(&["deferred"], "that was something to do: no need to wait for an hour");
+    Ok(())
+}
+
+/// One iteration that begins with an idle watcher does not block, even if the watcher
+/// stops itself: something has happened.
+pub fn once_does_not_block_after_an_idle_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    keep_alive(&mut lp);
+    let idle = Idle::new(&mut lp);
+    idle.start(&mut lp, trace.then("idle", |lp, idle: Idle| idle.stop(lp).unwrap())).unwrap();
+    assert!(run(&mut lp, RunMode::Once));
+    trace.expect(&["idle"], "that was something to do: no need to wait for an hour");
+    Ok(())
+}
+
+/// The third mode runs one iteration and never blocks.
+pub fn nowait_does_not_block<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    mark_iterations(&mut lp, &trace);
+    let (_, sender) = Async::new(&mut lp, trace.noting("async"));
+    for _ in 0..3 {
+        assert!(run(&mut lp, RunMode::NoWait), "the async is left");
+        trace.expect(&["prepare", "check"], "one iteration");
+    }
+    sender.send().unwrap();
+    assert!(run(&mut lp, RunMode::NoWait));
+    trace.expect(&["prepare", "async", "check"], "one iteration, with what was there");
+    Ok(())
+}
+
+/// One iteration runs timers once, after the poll. A timer that is due when it begins,
+/// or is due again when it ends, fires once all the same.
+pub fn once_and_nowait_run_timers_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for mode in [RunMode::Once, RunMode::NoWait] {
+        let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+        mark_iterations(&mut lp, &trace);
+        let repeating = Timer::new(&mut lp);
+        let shortest = Duration::from_nanos(1);
+        repeating.start(&mut lp, ZERO, shortest, trace.noting("repeating")).unwrap();
+        let note = trace.clone();
+        timer_in(&mut lp, ZERO, move |lp, timer| {
+            note.note("restarting");
+            timer.start(lp, ZERO, ZERO, note.noting("restarted")).unwrap();
+        });
+        run(&mut lp, mode);
+        trace.expect(&["prepare", "check", "repeating", "restarting"], "the first iteration");
+        run(&mut lp, mode);
+        let fired = trace.take();
+        assert_eq!(fired.len(), 4, "{mode:?} fires each timer once: {fired:?}");
+        assert_eq!(fired[..2], ["prepare", "check"], "{mode:?} runs timers last");
+    }
+    Ok(())
+}
+
+/// The phases of the default mode, as libuv draws them: timers, pending, idle, prepare,
+/// poll, pending again, check, closing; and timers again.
+pub fn phases_come_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    every_phase(&mut lp, &trace);
+    run_to_the_end(&mut lp);
+    let expected = [
+        "timer",
+        "pending",
+        "idle",
+        "prepare",
+        "poll",
+        "pending again",
+        "check",
+        "closing",
+        "timer again",
+    ];
+    trace.expect(&expected, "one iteration in the default mode");
+    Ok(())
+}
+
+/// In the other modes an iteration has the same phases, but timers are due at its end
+/// only.
+pub fn timers_come_last_in_once_and_nowait<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for mode in [RunMode::Once, RunMode::NoWait] {
+        let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+        every_phase(&mut lp, &trace);
+        assert!(!run(&mut lp, mode), "nothing is left after one iteration");
+        let expected = [
+            "pending",
+            "idle",
+            "prepare",
+            "poll",
+            "pending again",
+            "check",
+            "closing",
+            "timer",
+            "timer again",
+        ];
+        trace.expect(&expected, "one iteration");
+    }
+    Ok(())
+}
+
+/// A loop with nothing that keeps it alive runs nothing, in any mode: not even watchers
+/// that are active but unreferenced. They run along once something keeps it alive.
+pub fn a_dead_loop_runs_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    mark_iterations(&mut lp, &trace);
+    let idle = Idle::new(&mut lp);
+    idle.start(&mut lp, trace.noting("idle")).unwrap();
+    idle.unreference(&mut lp).unwrap();
+    for mode in MODES {
+        assert!(!run(&mut lp, mode), "nothing keeps the loop alive");
+        trace.expect(&[], "a dead loop runs nothing");
+    }
+    lp.defer(trace.once("deferred"));
+    run_to_the_end(&mut lp);
+    trace.expect(&["deferred", "idle", "prepare", "check"], "one iteration");
+    Ok(())
+}
+
+/// A timer that is due but unreferenced does not fire if nothing else keeps the loop
+/// alive. libuv 1.45.0 fired it, and programs that had ended went on.
+pub fn an_unreferenced_timer_does_not_fire_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    let timer = timer_in(&mut lp, ZERO, trace.noting("timer"));
+    timer.unreference(&mut lp).unwrap();
+    for mode in MODES {
+        assert!(!run(&mut lp, mode), "nothing keeps the loop alive");
+        trace.expect(&[], "the loop is dead");
+    }
+    lp.defer(trace.once("deferred"));
+    run_to_the_end(&mut lp);
+    trace.expect(&["timer", "deferred"], "the loop is alive, and the timer is due");
+    Ok(())
+}
+
+/// A stop before a run makes that run return at once, without even running timers that
+/// are due; and the next run is as if nothing had been.
+pub fn a_stop_before_a_run_is_used_up_by_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for mode in MODES {
+        let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+        timer_in(&mut lp, ZERO, trace.noting("timer"));
+        lp.defer(trace.once("deferred"));
+        let idle = Idle::new(&mut lp);
+        idle.start(&mut lp, trace.then("idle", |lp, idle: Idle| idle.stop(lp).unwrap())).unwrap();
+        lp.stop();
+        assert!(run(&mut lp, mode), "{mode:?}: everything is left to do");
+        trace.expect(&[], "the loop was stopped");
+        assert!(!run(&mut lp, mode), "{mode:?}: everything is done");
+        let expected = match mode {
+            RunMode::Default => ["timer", "deferred", "idle"],
+            RunMode::Once | RunMode::NoWait => ["deferred", "idle", "timer"],
+        };
+        trace.expect(&expected, "the stop was used up");
+    }
+    Ok(())
+}
+
+/// A stop in a callback lets the iteration end, which does not block any more. There is
+/// none to end if the timers before the first iteration stop the loop.
+pub fn a_stop_in_a_callback_ends_the_iteration<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    keep_alive(&mut lp);
+    let (prepare, check) = (Prepare::new(&mut lp), Check::new(&mut lp));
+    check.start(&mut lp, trace.noting("check")).unwrap();
+    let stop = trace.then("prepare", |lp: &mut Loop<T>, _: Prepare| lp.stop());
+    prepare.start(&mut lp, stop).unwrap();
+    for _ in 0..2 {
+        assert!(run(&mut lp, RunMode::Default));
+        trace.expect(&["prepare", "check"], "the iteration ends without blocking");
+    }
+    prepare.stop(&mut lp).unwrap();
+    timer_in(&mut lp, ZERO, trace.then("timer", |lp, _: Timer| lp.stop()));
+    assert!(run(&mut lp, RunMode::Default));
+    trace.expect(&["timer"], "stopped before the first iteration");
+    Ok(())
+}
+
+/// A callback that runs its loop gets an error, and everything goes on. Another loop it
+/// may run.
+pub fn a_run_within_a_run_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    let mut other = new_loop(lab)?;
+    timer_in(&mut other, ZERO, trace.noting("other loop"));
+    lp.defer(|lp| {
+        for mode in MODES {
+            assert!(lp.run(mode).is_err(), "{mode:?} within a run");
+        }
+        timer_in(lp, ZERO, |lp, timer| {
+            assert!(lp.run(RunMode::NoWait).is_err(), "within a timer's callback");
+            timer
+                .close_with(lp, |lp, _| {
+                    assert!(lp.run(RunMode::Once).is_err(), "within a close callback");
+                })
+                .unwrap();
+        });
+    });
+    timer_in(&mut lp, ZERO, trace.then("timer", move |_, _| run_to_the_end(&mut other)));
+    run_to_the_end(&mut lp);
+    trace.expect(&["timer", "other loop"], "each callback once");
+    run_to_the_end(&mut lp);
+    Ok(())
+}
+
+/// Deferred callbacks run in the order they were deferred in, once each, and keep the
+/// loop alive until then.
+pub fn deferred_callbacks_run_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    for name in ["a", "b", "c"] {
+        lp.defer(trace.once(name));
+    }
+    assert!(lp.alive(), "a deferred callback keeps a loop alive");
+    run_to_the_end(&mut lp);
+    trace.expect(&["a", "b", "c"], "in order");
+    assert!(!lp.alive());
+    Ok(())
+}
+
+/// What a deferred callback defers waits for the next round, which is after the poll:
+/// the poll does not block then.
+pub fn deferred_callbacks_can_defer<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    mark_iterations(&mut lp, &trace);
+    let hour = keep_alive(&mut lp);
+    let note = trace.clone();
+    lp.defer(move |lp| {
+        note.note("a");
+        let inner = note.clone();
+        lp.defer(move |lp| {
+            inner.note("b");
+            lp.defer(inner.once("c"));
+            hour.stop(lp).unwrap();
+        });
+    });
+    run_to_the_end(&mut lp);
+    trace.expect(&["a", "prepare", "b", "c", "check"], "one round, the poll, more rounds");
+    Ok(())
+}
+
+/// After the poll there are eight rounds at the most, so that a callback that defers for
+/// ever does not starve the rest of the loop.
+pub fn deferring_for_ever_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
+    fn again<T: Backend>(lp: &mut Loop<T>, rounds: Count) {
+        rounds.add();
+        lp.defer(|lp| again(lp, rounds));
+    }
+    let (mut lp, rounds) = (new_loop(lab)?, Count::default());
+    let count = rounds.clone();
+    lp.defer(|lp| again(lp, count));
+    let (seen, check) = (rounds.clone(), Check::new(&mut lp));
+    let mut expected = 1 + 8;
+    let look = move |_: &mut Loop<T>, _| {
+        assert_eq!(seen.get(), expected, "one round before each poll and eight after it");
+        expected += 1 + 8;
+    };
+    check.start(&mut lp, look).unwrap();
+    for _ in 0..3 {
+        assert!(run(&mut lp, RunMode::Once), "there is always one more");
+    }
+    assert_eq!(rounds.get(), 3 * (1 + 8));
+    Ok(())
+}
+
+/// A signal that interrupts the poll does not end the iteration: the loop waits for the
+/// rest of the time.
+pub fn an_interrupted_poll_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
+    #[cfg(not(unix))]
+    {
+        let _ = lab;
+        Err(Skip::because("no signal interrupts a wait here"))
+    }
+    #[cfg(unix)]
+    {
+        let here = Thread::current();
+        disturbed(new_loop(lab)?, move || here.interrupt());
+        Ok(())
+    }
+}
+
+/// A wake that brings nothing, such as that of an async that was closed meanwhile, does
+/// not end the iteration either.
+pub fn a_wake_for_nothing_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (handle, sender) = Async::new(&mut lp, |_, _| panic!("closed before it could run"));
+    sender.send().unwrap();
+    handle.close(&mut lp).unwrap();
+    let trace = Trace::default();
+    mark_iterations(&mut lp, &trace);
+    timer_in(&mut lp, 20 * MS, trace.noting("timer"));
+    assert!(run(&mut lp, RunMode::Once), "a close does not wait for a timer");
+    trace.expect(&["prepare", "check"], "an iteration for the close");
+    run_to_the_end(&mut lp);
+    trace.expect(&["prepare", "check", "timer"], "an iteration for the timer");
+
+    let lp = new_loop(lab)?;
+    let waker = lp.backend().waker();
+    disturbed(lp, move || waker.wake().expect("a wake"));
+    Ok(())
+}
+
+/// Waits for a timer in one iteration while another thread disturbs the poll.
+fn disturbed<T: Backend>(mut lp: Loop<T>, disturb: impl Fn() + Sync) {
+    let trace = Trace::default();
+    mark_iterations(&mut lp, &trace);
+    timer_in(&mut lp, 60 * MS, trace.noting("timer"));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                disturb();
+                thread::sleep(2 * MS);
+            }
+        });
+        let result = lp.run(RunMode::Default);
+        over.store(true, Ordering::SeqCst);
+        assert!(!result.expect("a run that is disturbed"), "nothing is left");
+    });
+    trace.expect(&["prepare", "check", "timer"], "one iteration, however often it is disturbed");
+}
+
+/// The next poll does not block while there is something to do: after a stop, without
+/// anything active, with deferred callbacks, idle watchers or closing handles. An
+/// unreferenced idle watcher counts, an unreferenced timer does not keep from ending.
+pub fn does_not_block_with_something_to_do<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "nothing is active");
+    let timer = keep_alive(&mut lp);
+    timer.unreference(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "nothing is active and referenced");
+    timer.reference(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(AN_HOUR), "nothing to do but to wait for a timer");
+
+    lp.stop();
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "stopped");
+    run(&mut lp, RunMode::NoWait);
+    assert_ne!(lp.backend_timeout(), Some(ZERO), "the stop was used up");
+
+    lp.defer(|lp| assert_ne!(lp.backend_timeout(), Some(ZERO), "the last one is running"));
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "a deferred callback is due");
+    run(&mut lp, RunMode::NoWait);
+    assert_ne!(lp.backend_timeout(), Some(ZERO), "it has run");
+
+    let idle = Idle::new(&mut lp);
+    assert_ne!(lp.backend_timeout(), Some(ZERO), "the idle watcher is not active");
+    idle.start(&mut lp, |_, _| {}).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "an idle watcher is active");
+    idle.unreference(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "an unreferenced one is active too");
+    idle.stop(&mut lp).unwrap();
+    assert_ne!(lp.backend_timeout(), Some(ZERO), "it was stopped");
+
+    idle.close(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "a handle is closing");
+    run(&mut lp, RunMode::NoWait);
+    assert_ne!(lp.backend_timeout(), Some(ZERO), "it was closed");
+    Ok(())
+}
+
+/// Without something to do, the poll blocks until the next timer, unreferenced ones
+/// included; and for ever if there is none but a handle or a request is active.
+pub fn blocks_until_the_next_timer<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    Async::new(&mut lp, |_, _| {});
+    assert_eq!(lp.backend_timeout(), None, "an async may be sent to at any time");
+    let timer = |lp: &mut Loop<T>, timeout| timer_in(lp, timeout, |_, _| {});
+    let last = timer(&mut lp, AN_HOUR);
+    let first = timer(&mut lp, Duration::from_nanos(1_234_567_891));
+    let second = timer(&mut lp, 2 * AN_HOUR / 3);
+    assert_eq!(lp.backend_timeout(), Some(Duration::from_nanos(1_234_567_891)), "to the ns");
+    first.unreference(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(Duration::from_nanos(1_234_567_891)), "it fires too");
+    first.stop(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), Some(2 * AN_HOUR / 3), "the next");
+    timer(&mut lp, ZERO);
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "it is due");
+    run(&mut lp, RunMode::NoWait);
+    second.stop(&mut lp).unwrap();
+    last.stop(&mut lp).unwrap();
+    assert_eq!(lp.backend_timeout(), None, "none is left");
+
+    let mut lp = new_loop(lab)?;
+    let (finish, finished) = mpsc::channel::<()>();
+    lp.queue_work(move || finished.recv().is_ok(), |_, _| {}).expect("a pool");
+    assert_eq!(lp.backend_timeout(), None, "a request may end at any time");
+    finish.send(()).expect("the work waits");
+    run_to_the_end(&mut lp);
+    Ok(())
+}
+
+/// No call of the API runs a callback: each comes from the loop, on a fresh stack.
+pub fn no_call_runs_a_callback_inline<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, calling) = (new_loop(lab)?, Arc::new(AtomicBool::new(false)));
+    let fired = Count::default();
+    let (near, far) = tcp_pair();
+    send(&far, b"x");
+    arrived(&near);
+    let called = {
+        let (calling, fired) = (Arc::clone(&calling), fired.clone());
+        move || {
+            assert!(!calling.load(Ordering::SeqCst), "a callback has run inside a call");
+            fired.add();
+        }
+    };
+    timer_in(&mut lp, ZERO, move |lp, timer| {
+        calling.store(true, Ordering::SeqCst);
+        call_everything(lp, timer, near.try_clone().expect("another descriptor"), called.clone());
+        calling.store(false, Ordering::SeqCst);
+    });
+    run_to_the_end(&mut lp);
+    assert_eq!(fired.get(), 9, "every callback has run, later");
+    Ok(())
+}
+
+/// A program with a bit of everything does the same on every backend, step by step.
+pub fn one_program_leaves_one_trace<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    let (near, far) = tcp_pair();
+    let (near, far) = (Arc::new(near), Arc::new(far));
+    let (prepare, check) = (Prepare::new(&mut lp), Check::new(&mut lp));
+    prepare.start(&mut lp, trace.noting("prepare")).unwrap();
+    check.start(&mut lp, trace.noting("check")).unwrap();
+
+    let idle = Idle::new(&mut lp);
+    let note = trace.clone();
+    let (asynchronous, sender) = Async::new(&mut lp, move |lp, _| {
+        note.note("async");
+        idle.start(lp, note.then("idle", |lp, idle: Idle| idle.close(lp).unwrap())).unwrap();
+    });
+    let say = {
+        let (near, far) = (Arc::clone(&near), Arc::clone(&far));
+        move || {
+            send(&*far, b"x");
+            arrived(&near);
+        }
+    };
+    let (tell, near_end) = (say.clone(), Arc::clone(&near));
+    let poll = Poll::new(&mut lp, near).expect("a poll");
+    let (note, mut times) = (trace.clone(), 0);
+    let on_readable = move |lp: &mut Loop<T>, poll: Poll, events: std::io::Result<PollEvents>| {
+        assert_eq!(events.expect("no error"), PollEvents::READABLE);
+        drain(&*near_end);
+        note.note("readable");
+        times += 1;
+        if times == 1 {
+            lp.defer(note.once("deferred"));
+            let tell = tell.clone();
+            let second = note.then("second timer", move |lp, timer: Timer| {
+                tell();
+                timer.close(lp).unwrap();
+            });
+            timer_in(lp, ZERO, second);
+        } else {
+            asynchronous.close_with(lp, note.noting("async closed")).unwrap();
+            poll.close_with(lp, note.noting("poll closed")).unwrap();
+            prepare.close_with(lp, note.noting("prepare closed")).unwrap();
+            check.close_with(lp, note.noting("check closed")).unwrap();
+        }
+    };
+    poll.start(&mut lp, PollEvents::READABLE, on_readable).unwrap();
+    timer_in(
+        &mut lp,
+        ZERO,
+        trace.then("first timer", move |lp, timer: Timer| {
+            say();
+            sender.send().unwrap();
+            timer.close(lp).unwrap();
+        }),
+    );
+
+    run_to_the_end(&mut lp);
+    let expected = [
+        ["first timer", "prepare", "readable", "async", "deferred", "check", "second timer"],
+        [
+            "idle",
+            "prepare",
+            "readable",
+            "check closed",
+            "prepare closed",
+            "poll closed",
+            "async closed",
+        ],
+    ];
+    trace.expect(&expected.concat(), "the same trace everywhere");
+    assert!(lp.close().is_ok(), "every handle was closed");
+    Ok(())
+}
