@@ -21,9 +21,21 @@ const fn fits<F>() -> bool {
     size_of::<F>() <= size_of::<Room>() && align_of::<F>() <= align_of::<Room>()
 }
 
+/// What a callback gets besides the loop: a type for each lifetime, so that it can lend.
+pub(crate) trait Argument: 'static {
+    type For<'a>;
+}
+
+/// The argument that lends nothing.
+pub(crate) struct Owned<T>(PhantomData<T>);
+
+impl<T: 'static> Argument for Owned<T> {
+    type For<'a> = T;
+}
+
 /// What can be done with the closure in a room, whose type is forgotten.
-struct Deeds<B: Backend, A: 'static> {
-    call: unsafe fn(*mut Room, &mut Loop<B>, A),
+struct Deeds<B: Backend, A: Argument> {
+    call: unsafe fn(*mut Room, &mut Loop<B>, A::For<'_>),
     /// `None` if there is nothing to drop, as in a closure that captures keys only.
     drop: Option<unsafe fn(*mut Room)>,
 }
@@ -56,10 +68,10 @@ const fn drop_of<F>() -> Option<unsafe fn(*mut Room)> {
 /// # Safety
 ///
 /// The room holds an `F`, which nobody else uses meanwhile.
-unsafe fn call_in_room<B: Backend, A: 'static, F: FnMut(&mut Loop<B>, A)>(
+unsafe fn call_in_room<B: Backend, A: Argument, F: FnMut(&mut Loop<B>, A::For<'_>)>(
     room: *mut Room,
     lp: &mut Loop<B>,
-    argument: A,
+    argument: A::For<'_>,
 ) {
     // SAFETY: the caller's promise.
     let closure = unsafe { &mut *room.cast::<F>() };
@@ -82,38 +94,41 @@ unsafe fn call_out_of_room<B: Backend, A: 'static, F: FnOnce(&mut Loop<B>, A)>(
 }
 
 /// A callback that may run many times: of a timer, a watcher, a poll.
-pub(crate) struct Repeated<B: Backend, A: 'static> {
+pub(crate) type Repeated<B, T> = Lending<B, Owned<T>>;
+
+/// A callback that may run many times, and is lent something each time.
+pub(crate) struct Lending<B: Backend, A: Argument> {
     room: Room,
     deeds: &'static Deeds<B, A>,
     /// The closure need not be `Send`, so neither is this.
     not_send: PhantomData<*mut ()>,
 }
 
-impl<B: Backend, A: 'static> Repeated<B, A> {
-    pub(crate) fn new<F: FnMut(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
+impl<B: Backend, A: Argument> Lending<B, A> {
+    pub(crate) fn new<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
         if fits::<F>() {
             return Self::in_place(closure);
         }
         let mut closure = Box::new(closure);
-        Self::in_place(move |lp: &mut Loop<B>, argument| closure(lp, argument))
+        Self::in_place(move |lp: &mut Loop<B>, argument: A::For<'_>| closure(lp, argument))
     }
 
-    fn in_place<F: FnMut(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
-        Repeated {
+    fn in_place<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
+        Lending {
             room: move_in(closure),
             deeds: const { &Deeds { call: call_in_room::<B, A, F>, drop: drop_of::<F>() } },
             not_send: PhantomData,
         }
     }
 
-    pub(crate) fn call(&mut self, lp: &mut Loop<B>, argument: A) {
+    pub(crate) fn call(&mut self, lp: &mut Loop<B>, argument: A::For<'_>) {
         // SAFETY: the room holds the closure that `deeds` was made for, and `self` is
         // borrowed for the whole call.
         unsafe { (self.deeds.call)(&mut self.room, lp, argument) }
     }
 }
 
-impl<B: Backend, A: 'static> Drop for Repeated<B, A> {
+impl<B: Backend, A: Argument> Drop for Lending<B, A> {
     fn drop(&mut self) {
         if let Some(drop) = self.deeds.drop {
             // SAFETY: the room still holds its closure: only this takes it away.
@@ -125,7 +140,7 @@ impl<B: Backend, A: 'static> Drop for Repeated<B, A> {
 /// A callback that runs once: of a request, of a close.
 pub(crate) struct Once<B: Backend, A: 'static> {
     room: Room,
-    deeds: &'static Deeds<B, A>,
+    deeds: &'static Deeds<B, Owned<A>>,
     /// The closure need not be `Send`, so neither is this.
     not_send: PhantomData<*mut ()>,
 }
@@ -165,9 +180,9 @@ impl<B: Backend, A: 'static> Drop for Once<B, A> {
     }
 }
 
-impl<B: Backend, A: 'static> fmt::Debug for Repeated<B, A> {
+impl<B: Backend, A: Argument> fmt::Debug for Lending<B, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Repeated")
+        f.write_str("Lending")
     }
 }
 

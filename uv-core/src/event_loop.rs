@@ -577,7 +577,7 @@ impl<B: Backend> Loop<B> {
 
     /// Calls back. If the callback panics, `mend` puts things in order before the panic
     /// goes on.
-    pub(crate) fn call<A: Copy>(
+    pub(crate) fn call<A: Copy + 'static>(
         &mut self,
         callback: &mut Repeated<B, A>,
         argument: A,

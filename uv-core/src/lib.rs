@@ -33,6 +33,7 @@
 mod arena;
 mod auto;
 pub mod backends;
+mod buffers;
 mod callback;
 mod error;
 mod event_loop;
@@ -49,6 +50,7 @@ mod sys;
 mod wheel;
 
 pub use backends::DefaultBackend;
+pub use buffers::{IoBuf, Other};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, Channel, Check, Closed, Handle, HandleList, Idle,

@@ -34,6 +34,25 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    /// Registers a socket that can be polled, with what it waits for first.
+    pub(crate) fn watch_for(
+        &mut self,
+        owner: Owner,
+        raw: RawSource,
+        interest: Ready,
+    ) -> io::Result<Token> {
+        let token = self.sources.insert(owner);
+        // SAFETY: as in `watch`.
+        let registered = unsafe { self.backend.register(token, raw, interest, Mode::Level) };
+        match registered {
+            Ok(()) => Ok(token),
+            Err(error) => {
+                self.sources.remove(token);
+                Err(error)
+            }
+        }
+    }
+
     /// Ends a registration. Events of it that are still in the batch find nobody.
     pub(crate) fn unwatch(&mut self, token: Token) {
         self.sources.remove(token);
