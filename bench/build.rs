@@ -1,0 +1,28 @@
+//! Notes the versions that results depend on: the compiler's, and those of the peers.
+
+use std::process::Command;
+
+const PEERS: [&str; 3] = ["libuv-sys2", "mio", "polling"];
+
+fn main() {
+    let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
+    println!("cargo::rerun-if-changed={lock}");
+    println!("cargo::rerun-if-changed=build.rs");
+    let lock = std::fs::read_to_string(lock).unwrap_or_default();
+    for peer in PEERS {
+        let version = version_in(&lock, peer).unwrap_or("unknown");
+        let variable = peer.to_uppercase().replace('-', "_");
+        println!("cargo::rustc-env=VERSION_OF_{variable}={version}");
+    }
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let rustc = Command::new(rustc).arg("--version").output();
+    let rustc = rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
+    println!("cargo::rustc-env=VERSION_OF_RUSTC={}", rustc.unwrap_or_else(|_| "unknown".into()));
+}
+
+/// The version of `package` in a lock file: the line after its name.
+fn version_in<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+    let name = format!("name = \"{package}\"");
+    let mut lines = lock.lines().skip_while(|line| *line != name);
+    lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
+}

@@ -1,0 +1,96 @@
+//! What changed between two results.
+
+use std::io::{self, Write};
+
+use console::Style as Paint;
+
+use crate::report::{Style, times, value};
+use crate::results::{Entry, Results, Row};
+use crate::stats::LEVEL;
+
+/// A figure of a contestant in two results.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// The newer row.
+    pub row: &'a Row,
+    /// The contestant before.
+    pub old: &'a Entry,
+    /// The contestant now.
+    pub new: &'a Entry,
+    /// How many times as good as before.
+    pub times: f64,
+    /// Whether that is more than noise.
+    pub counts: bool,
+}
+
+/// Everything that both results have, contestant by contestant.
+///
+/// Ratios are compared, not values: a machine that was slower that day was slower for the
+/// baseline too. For the baseline itself there is nothing to compare. A change counts if
+/// the two spreads do not overlap, and it is larger than 5 % and than what either
+/// baseline differed from itself by.
+pub fn changes<'a>(old: &'a Results, new: &'a Results) -> Vec<Change<'a>> {
+    let mut changes = Vec::new();
+    for row in &new.rows {
+        let same = |other: &&Row| {
+            other.suite == row.suite
+                && other.scenario == row.scenario
+                && other.figure == row.figure
+                && other.baseline == row.baseline
+        };
+        let Some(before) = old.rows.iter().find(same) else { continue };
+        for entry in row.entries.iter().filter(|entry| entry.who != row.baseline) {
+            let Some(old) = before.entries.iter().find(|old| old.who == entry.who) else {
+                continue;
+            };
+            let times = entry.ratio.median / old.ratio.median;
+            let apart = entry.ratio.low > old.ratio.high || entry.ratio.high < old.ratio.low;
+            let noise = [&before.again, &row.again].map(|again| (again.ratio.median - 1.0).abs());
+            let size = (times - 1.0).abs();
+            let counts = apart && size > LEVEL && noise.iter().all(|noise| size > *noise);
+            changes.push(Change { row, old, new: entry, times, counts });
+        }
+    }
+    changes
+}
+
+/// Writes what changed; returns whether anything got worse.
+///
+/// # Errors
+///
+/// Those of writing, and `InvalidInput` if the two have nothing in common.
+pub fn write(old: &Results, new: &Results, style: Style, out: &mut dyn Write) -> io::Result<bool> {
+    let changes = changes(old, new);
+    if changes.is_empty() {
+        let why = "the two results have no scenario with the same baseline and contestants";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if old.machine.processor != new.machine.processor || old.machine.system != new.machine.system {
+        writeln!(out, "The two are from different machines; only ratios are compared.")?;
+    }
+    if old.settings.scale != new.settings.scale {
+        let (old, new) = (&old.settings.scale, &new.settings.scale);
+        writeln!(out, "The old one is a {old} run, the new one a {new} run.")?;
+    }
+    let counting: Vec<_> = changes.iter().filter(|change| change.counts).collect();
+    for change in &counting {
+        let Change { row, old, new, .. } = change;
+        let worse = change.times < 1.0;
+        let paint = if worse { Paint::new().red() } else { Paint::new().green() };
+        let word = if worse { "worse " } else { "better" };
+        let what = format!("{}: {}, {}", row.suite, row.figure, row.scenario);
+        let (before, now) = (value(old.value.median, row.unit), value(new.value.median, row.unit));
+        writeln!(
+            out,
+            "{} {what:<40} {:<16} {} ▸ {} of {} ({before} ▸ {now})",
+            style.paint(paint, &format!("{word} {:>6}", times(change.times))),
+            new.who,
+            times(old.ratio.median),
+            times(new.ratio.median),
+            row.baseline,
+        )?;
+    }
+    let (counted, all) = (counting.len(), changes.len());
+    writeln!(out, "{counted} of {all} comparisons changed beyond the noise")?;
+    Ok(counting.iter().any(|change| change.times < 1.0))
+}

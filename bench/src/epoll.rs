@@ -1,0 +1,94 @@
+//! epoll as one uses it by hand: the limit for everything that is built on it.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// How many events one wait takes: as many as `poll-epoll` does.
+const BATCH: usize = 1024;
+
+/// An epoll instance.
+#[derive(Debug)]
+pub(crate) struct Epoll {
+    fd: OwnedFd,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Epoll> {
+        // SAFETY: takes no memory.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: it is new and nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; BATCH] })
+    }
+
+    /// Adds, changes or deletes a descriptor.
+    pub(crate) fn control(
+        &self,
+        what: c_int,
+        fd: RawFd,
+        flags: c_int,
+        data: u64,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: flags as u32, u64: data };
+        // SAFETY: `event` is valid for the call.
+        check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &mut event) })?;
+        Ok(())
+    }
+
+    /// Waits; returns how many are ready. Waits again if a signal comes in between.
+    pub(crate) fn wait(&mut self, timeout_ms: c_int) -> io::Result<usize> {
+        let (events, fd) = (self.events.as_mut_ptr(), self.fd.as_raw_fd());
+        loop {
+            // SAFETY: there is room for that many events.
+            let ready = unsafe { libc::epoll_wait(fd, events, BATCH as c_int, timeout_ms) };
+            match check(ready) {
+                Ok(ready) => return Ok(ready as usize),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// An eventfd: what wakes a loop.
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
+        // SAFETY: takes no memory.
+        let fd = check(unsafe { libc::eventfd(0, flags) })?;
+        // SAFETY: it is new and nobody else's.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub(crate) fn ring(&self) -> io::Result<()> {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: `one` is valid for reads of its length.
+        let written = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        if written == one.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        let mut count = [0; 8];
+        let (room, length) = (count.as_mut_ptr(), count.len());
+        // SAFETY: `count` is valid for writes of its length.
+        let read = unsafe { libc::read(self.0.as_raw_fd(), room.cast(), length) };
+        if read == length as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl AsRawFd for EventFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

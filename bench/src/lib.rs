@@ -1,0 +1,159 @@
+//! Every backend, the loop on top of it and their peers, measured side by side.
+//!
+//! ```text
+//! cargo run --release -p bench                        # all of it, in about a minute
+//! cargo run --release -p bench --features libuv       # with libuv, which is then 1×
+//! cargo run --release -p bench -- --suite turns,wait --backend epoll,uring --peer mio
+//! cargo run --release -p bench -- --full --rounds 15 --json now.json
+//! cargo run --release -p bench -- compare before.json now.json
+//! ```
+//!
+//! libuv is built from source and wants a C compiler and libclang (Debian:
+//! `libclang-dev`). Without it everything else is measured, and the report says so.
+//!
+//! # What is measured
+//!
+//! | suite | figure | what it is |
+//! |---|---|---|
+//! | `timers` | add | a timer is made and started |
+//! | | stop, start | all are stopped; all are started, in memory that everyone has by now |
+//! | | restart | started timers are started anew with a later deadline |
+//! | | fire | the loop runs until all have called back |
+//! | `turns` | turns | turns of a loop that has an idle handle, with nothing else and with a quiet socket |
+//! | `async` | pending send | a send to a handle whose call is due already |
+//! | | round trip | a send to a loop in another thread, and one back: time, and CPU time |
+//! | `pool` | jobs | empty jobs, 1,024 in flight: per second, and CPU time of each |
+//! | `wait` | register, modify, deregister | of all of 10 to 10,000 sources, the kernel being told |
+//! | | wait | returns at once with the one source that is ready |
+//! | | turn | the same with the write that makes it ready and the read that ends it |
+//!
+//! # Who is measured
+//!
+//! - `uv-core epoll`: the loop on that backend. Timers, asyncs and jobs are the loop's, so
+//!   a quick run has them on the default backend only, unless `--backend` names others.
+//! - `bare epoll`: that backend through [`poll_core::Backend`] alone.
+//! - `hand epoll`: what one would write by hand, straight on the system call (or, for
+//!   timers and jobs, on the standard library). The limit, or the least one should do.
+//! - `libuv`, `mio`, `polling`: the others.
+//!
+//! # How it is measured
+//!
+//! - **Interleaved**: in each round every contestant runs the scenario once, and each
+//!   round begins with another of them. What disturbs a round disturbs all. One round
+//!   before the first warms up and is not counted.
+//! - **Ratios come from rounds**: a contestant's ratio is the median, over the rounds, of
+//!   its value against the baseline's in the same round. Above 1 is better, for costs and
+//!   for rates alike.
+//! - **The spread** (±) is an interval that holds the true median in 95 of 100 cases,
+//!   whatever the noise looks like ([`stats::Spread`]).
+//! - **A/A**: the baseline runs twice in each round. How it compares to itself ("again")
+//!   is the noise; only what lies outside of it is called better (+) or worse (-). What is
+//!   surely within 5 % is level (=). Everything else is no conclusion (?): more rounds, or
+//!   a quieter machine.
+//! - **CPU time** is the process's: every thread and the kernel's part. What never sleeps
+//!   is charged in it, as other programs on the machine do not count. Round trips and jobs
+//!   per second are on the wall, since waiting is their point.
+//! - **Counts are checked**: callbacks count what they do, and a run that did less or more
+//!   than it should ends the program. The numbers come after that.
+//! - Nothing is asserted about numbers, and nothing leaves the loopback interface.
+//!
+//! # How it is built
+//!
+//! A [`suite::Suite`] has scenarios, a scenario has figures and contestants, and a
+//! contestant is a closure that runs the scenario once. [`runner::Runner`] runs them,
+//! [`results::Row`] judges them by [`stats`], [`report`] and [`compare`] show them. Each
+//! suite is a module of [`suites`] with a file for each contestant, so that one can see at
+//! once whether all do the same work.
+//!
+//! ```
+//! use bench::{backends::Which, runner::Runner, suites::{Scale, turns}};
+//!
+//! let mut suite = turns::suite(Scale::Tiny);
+//! suite.scenarios.truncate(1);
+//! let rows = Runner::silent(7).run(vec![suite])?;
+//! for entry in &rows[0].entries {
+//!     println!("{}: {:.2} times {}", entry.who, entry.ratio.median, rows[0].baseline);
+//! }
+//! # std::io::Result::Ok(())
+//! ```
+
+pub mod backends;
+pub mod clock;
+pub mod compare;
+#[cfg(target_os = "linux")]
+mod epoll;
+#[cfg(all(unix, feature = "libuv"))]
+mod libuv;
+pub mod machine;
+pub mod options;
+pub mod report;
+pub mod results;
+pub mod runner;
+pub mod stats;
+pub mod suite;
+pub mod suites;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::machine::Machine;
+use crate::options::{Command, Options};
+use crate::report::Style;
+use crate::results::{Results, Settings};
+use crate::runner::Runner;
+use crate::suite::{Absent, Suite};
+
+/// Does what the command line asks for, and writes the report to `out`.
+///
+/// # Errors
+///
+/// Those of the options, of any contestant, and of reading and writing files.
+pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
+    let style = Style::of(&io::stdout());
+    if let Some(Command::Compare { old, new }) = &options.command {
+        let worse = compare::write(&Results::read(old)?, &Results::read(new)?, style, out)?;
+        return Ok(ExitCode::from(u8::from(worse)));
+    }
+    let suites = options.select()?;
+    if options.list {
+        report::list(&suites, style, out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let results = measure(suites, options)?;
+    let to_stdout = options.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    if !to_stdout {
+        report::write(&results, style, out)?;
+    }
+    if let Some(path) = &options.json {
+        results.write(path, out)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
+    let (machine, begun) = (Machine::here(), Instant::now());
+    let absent = absent(&suites);
+    let rows = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
+    let settings = Settings {
+        scale: options.scale().name().into(),
+        rounds: options.rounds,
+        seed: suites::timers::SEED,
+        optimised: !cfg!(debug_assertions),
+        seconds: begun.elapsed().as_secs_f64(),
+    };
+    Ok(Results::new(settings, machine, absent, rows))
+}
+
+/// Everyone who is missing somewhere, once.
+fn absent(suites: &[Suite]) -> Vec<Absent> {
+    let mut all: Vec<Absent> = Vec::new();
+    for scenario in suites.iter().flat_map(|suite| &suite.scenarios) {
+        for absent in &scenario.entrants.absent {
+            if !all.contains(absent) {
+                all.push(absent.clone());
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,115 @@
+//! As much of libuv as is measured.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+pub(crate) use libuv_sys2 as sys;
+
+/// The version that is linked.
+pub(crate) fn version() -> String {
+    // SAFETY: takes nothing and returns a string that is always there.
+    let version = unsafe { sys::uv_version_string() };
+    // SAFETY: it ends with a nul and is never freed.
+    unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned()
+}
+
+/// Turns what libuv returns into an error.
+pub(crate) fn check(code: c_int) -> io::Result<()> {
+    if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
+}
+
+/// Memory for handles or requests, allocated and touched.
+///
+/// libuv keeps pointers into it: declare it before the [`Loop`], which is then dropped
+/// first and closes the handles.
+pub(crate) struct Memory<T> {
+    first: *mut MaybeUninit<T>,
+    count: usize,
+}
+
+impl<T: Copy> Memory<T> {
+    /// Room for `count`.
+    pub(crate) fn new(count: usize) -> Memory<T> {
+        let mut memory = Box::<[T]>::new_uninit_slice(count);
+        for place in &mut memory {
+            *place = MaybeUninit::zeroed();
+        }
+        Memory { first: Box::into_raw(memory).cast(), count }
+    }
+
+    /// Where each of them is.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = *mut T> {
+        let first = self.first.cast::<T>();
+        (0..self.count).map(move |index| first.wrapping_add(index))
+    }
+
+    /// Where the only one, or the first, is.
+    pub(crate) fn first(&self) -> *mut T {
+        self.first.cast()
+    }
+}
+
+impl<T> Drop for Memory<T> {
+    fn drop(&mut self) {
+        let memory = ptr::slice_from_raw_parts_mut(self.first, self.count);
+        // SAFETY: `new` made it of a box of this type.
+        drop(unsafe { Box::from_raw(memory) });
+    }
+}
+
+/// A loop of libuv's.
+pub(crate) struct Loop(*mut sys::uv_loop_t);
+
+impl Loop {
+    pub(crate) fn new() -> io::Result<Loop> {
+        let raw = Box::into_raw(Box::new(MaybeUninit::<sys::uv_loop_t>::zeroed())).cast();
+        let lp = Loop(raw);
+        // SAFETY: the memory is the loop's own and stays in place until the drop.
+        let code = unsafe { sys::uv_loop_init(raw) };
+        if let Err(error) = check(code) {
+            std::mem::forget(lp);
+            return Err(error);
+        }
+        Ok(lp)
+    }
+
+    pub(crate) fn raw(&self) -> *mut sys::uv_loop_t {
+        self.0
+    }
+
+    /// Runs until nothing is left to do or it is stopped.
+    pub(crate) fn run(&self) {
+        // SAFETY: the loop is initialised, and in use by this thread only.
+        unsafe { sys::uv_run(self.0, sys::uv_run_mode_UV_RUN_DEFAULT) };
+    }
+
+    /// Runs one iteration that does not block.
+    pub(crate) fn run_no_wait(&self) {
+        // SAFETY: the loop is initialised, and in use by this thread only.
+        unsafe { sys::uv_run(self.0, sys::uv_run_mode_UV_RUN_NOWAIT) };
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        // SAFETY: the loop is initialised; `close` only closes.
+        unsafe { sys::uv_walk(self.0, Some(close), ptr::null_mut()) };
+        self.run();
+        // SAFETY: no handle is open any more.
+        let closed = unsafe { sys::uv_loop_close(self.0) };
+        debug_assert_eq!(closed, 0, "a handle or a request was left");
+        // SAFETY: `new` made it of a box of this type; libuv has let go of it.
+        drop(unsafe { Box::from_raw(self.0.cast::<MaybeUninit<sys::uv_loop_t>>()) });
+    }
+}
+
+unsafe extern "C" fn close(handle: *mut sys::uv_handle_t, _: *mut c_void) {
+    // SAFETY: the walk gives handles that are open.
+    let closing = unsafe { sys::uv_is_closing(handle) };
+    if closing == 0 {
+        // SAFETY: the handle is open.
+        unsafe { sys::uv_close(handle, None) };
+    }
+}

@@ -1,0 +1,59 @@
+//! On what the numbers were found.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The machine, its system and the versions of all that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor, as the system names it.
+    pub processor: String,
+    /// How many cores this process may use.
+    pub cores: usize,
+    /// The system and its kernel's version.
+    pub system: String,
+    /// How many programs wanted to run, on average over the last minute, before the
+    /// measurement began. More than a few tenths is noise.
+    pub load: Option<f64>,
+    /// The compiler, this program and its peers.
+    pub versions: BTreeMap<String, String>,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Machine {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let system = format!("{} {} {}", std::env::consts::OS, std::env::consts::ARCH, release);
+        let load = std::fs::read_to_string("/proc/loadavg").ok();
+        let load = load.and_then(|text| text.split(' ').next()?.parse().ok());
+        let processor = processor().unwrap_or_else(|| "unknown".into());
+        Machine { processor, cores, system: system.trim().into(), load, versions: versions() }
+    }
+
+    /// True if others use the machine.
+    pub fn is_busy(&self) -> bool {
+        self.load.is_some_and(|load| load > 0.5 * self.cores as f64)
+    }
+}
+
+fn processor() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().into())
+}
+
+fn versions() -> BTreeMap<String, String> {
+    let mut versions = BTreeMap::from([
+        ("rustc".to_string(), env!("VERSION_OF_RUSTC").to_string()),
+        ("uv-core".into(), env!("CARGO_PKG_VERSION").into()),
+        ("polling".into(), env!("VERSION_OF_POLLING").into()),
+    ]);
+    if cfg!(unix) {
+        versions.insert("mio".into(), env!("VERSION_OF_MIO").into());
+    }
+    #[cfg(all(unix, feature = "libuv"))]
+    versions.insert("libuv".into(), crate::libuv::version());
+    versions
+}

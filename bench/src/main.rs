@@ -1,0 +1,21 @@
+//! See the library's page.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use bench::options::Options;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let stdout = io::stdout();
+    match bench::run(&options, &mut stdout.lock()) {
+        Ok(code) => code,
+        Err(error) => {
+            // If even that cannot be written, the status says it.
+            let _ = writeln!(io::stderr(), "bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

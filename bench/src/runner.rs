@@ -1,0 +1,147 @@
+//! Runs scenarios in interleaved rounds.
+
+use std::io;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::results::Row;
+use crate::suite::{Contestant, Scenario, Suite, Who};
+
+/// The fewest rounds that allow a conclusion.
+pub const LEAST_ROUNDS: usize = 7;
+
+/// How to run.
+#[derive(Debug)]
+pub struct Runner {
+    /// How often each contestant runs each scenario, after one run to warm up.
+    pub rounds: usize,
+    /// To whom the others are compared, if that one is there. Otherwise it is libuv; or a
+    /// hand-written contestant; or the first.
+    pub baseline: Option<String>,
+    progress: Progress,
+}
+
+impl Runner {
+    /// A runner that shows its progress on the standard error stream, if that is a
+    /// terminal.
+    pub fn new(rounds: usize, baseline: Option<String>) -> Runner {
+        Runner { rounds, baseline, progress: Progress::default() }
+    }
+
+    /// A runner that shows nothing.
+    pub fn silent(rounds: usize) -> Runner {
+        Runner { rounds, baseline: None, progress: Progress::silent() }
+    }
+
+    /// Runs all scenarios. Those of a suite are dropped one by one as they are done, and
+    /// what they have opened is closed.
+    ///
+    /// # Errors
+    ///
+    /// The first of any contestant: one that does not do its work has no time to compare.
+    pub fn run(&self, suites: Vec<Suite>) -> io::Result<Vec<Row>> {
+        let bars = self.progress.bars(&suites, self.rounds + 1);
+        let mut rows = Vec::new();
+        for (suite, bar) in suites.into_iter().zip(&bars) {
+            for scenario in suite.scenarios {
+                rows.extend(self.run_scenario(suite.name, &scenario, bar)?);
+            }
+            bar.finish_with_message("");
+        }
+        self.progress.clear();
+        Ok(rows)
+    }
+
+    fn run_scenario(
+        &self,
+        suite: &'static str,
+        scenario: &Scenario,
+        bar: &ProgressBar,
+    ) -> io::Result<Vec<Row>> {
+        let contestants = &scenario.entrants.contestants;
+        let Some(baseline) = self.baseline_of(contestants) else { return Ok(Vec::new()) };
+        // In each round the baseline runs twice, as if it were another: what it differs
+        // from itself by is noise.
+        let mut order: Vec<&Contestant> = contestants.iter().collect();
+        order.push(&contestants[baseline]);
+        let mut values = vec![vec![Vec::new(); order.len()]; scenario.figures.len()];
+        for round in 0..=self.rounds {
+            for turn in 0..order.len() {
+                // Each round begins with another contestant, so that nobody always runs in
+                // the traces of the same predecessor.
+                let place = (turn + round) % order.len();
+                let contestant = order[place];
+                bar.set_message(format!("{} {}", scenario.name, contestant.who));
+                let sample = contestant.run(&scenario.figures)?;
+                bar.inc(1);
+                if round == 0 {
+                    continue; // To warm up.
+                }
+                for ((figure, of), reading) in
+                    scenario.figures.iter().zip(&mut values).zip(sample.readings)
+                {
+                    of[place].extend(reading.map(|reading| figure.unit.value(reading)));
+                }
+            }
+        }
+        let rows = scenario.figures.iter().zip(values).filter_map(|(figure, mut values)| {
+            let again = values.pop()?;
+            let entries = contestants.iter().zip(values).filter(|(_, values)| !values.is_empty());
+            let entries = entries.map(|(who, values)| (who.who.to_string(), values)).collect();
+            let baseline = contestants[baseline].who.to_string();
+            Row::new(suite, scenario, figure, (baseline, again), entries)
+        });
+        Ok(rows.collect())
+    }
+
+    fn baseline_of(&self, contestants: &[Contestant]) -> Option<usize> {
+        let position = |wanted: &dyn Fn(Who) -> bool| {
+            contestants.iter().position(|contestant| wanted(contestant.who))
+        };
+        self.baseline
+            .as_ref()
+            .and_then(|name| position(&|who| who.to_string() == *name))
+            .or_else(|| position(&|who| who == Who::Peer("libuv")))
+            .or_else(|| position(&|who| matches!(who, Who::Hand(_))))
+            .or((!contestants.is_empty()).then_some(0))
+    }
+}
+
+/// A bar for each suite.
+///
+/// They are drawn between runs only: a thread that draws them meanwhile would be charged
+/// to whoever runs.
+#[derive(Debug, Default)]
+struct Progress(MultiProgress);
+
+impl Progress {
+    fn silent() -> Progress {
+        Progress(MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden()))
+    }
+
+    fn bars(&self, suites: &[Suite], rounds: usize) -> Vec<ProgressBar> {
+        let template = "{prefix:8} {bar:30} {pos:>4}/{len:4} {wide_msg:.dim}";
+        let style = ProgressStyle::with_template(template).expect("a template that parses");
+        let bar = |suite: &Suite| {
+            let runs = suite.scenarios.iter().map(|scenario| {
+                let contestants = scenario.entrants.contestants.len();
+                (contestants + usize::from(contestants > 0)) * rounds
+            });
+            let bar = self.0.add(ProgressBar::new(runs.sum::<usize>() as u64));
+            bar.set_style(style.clone());
+            bar.set_prefix(suite.name);
+            bar.reset_elapsed();
+            bar
+        };
+        let bars: Vec<_> = suites.iter().map(bar).collect();
+        for bar in &bars {
+            bar.tick();
+        }
+        bars
+    }
+
+    fn clear(&self) {
+        // Nothing depends on whether the terminal could be cleared.
+        let _ = self.0.clear();
+    }
+}

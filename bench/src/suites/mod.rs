@@ -1,0 +1,77 @@
+//! The suites, one module each: what every contestant does, side by side.
+
+pub mod asyncs;
+pub mod pool;
+pub mod timers;
+pub mod turns;
+pub mod wait;
+
+use crate::backends::Which;
+use crate::suite::Suite;
+
+/// How large scenarios are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// To see that everything works. The numbers mean nothing.
+    Tiny,
+    /// All suites in about one minute.
+    Quick,
+    /// All suites in about ten minutes.
+    Full,
+}
+
+impl Scale {
+    /// One of three numbers.
+    pub const fn pick(self, tiny: u64, quick: u64, full: u64) -> u64 {
+        match self {
+            Scale::Tiny => tiny,
+            Scale::Quick => quick,
+            Scale::Full => full,
+        }
+    }
+
+    /// The name, as the command line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scale::Tiny => "tiny",
+            Scale::Quick => "quick",
+            Scale::Full => "full",
+        }
+    }
+
+    /// On which backends work runs that is hardly the backend's.
+    pub const fn which(self) -> Which {
+        match self {
+            Scale::Quick => Which::Default,
+            Scale::Tiny | Scale::Full => Which::All,
+        }
+    }
+}
+
+/// The names of all suites.
+pub const NAMES: [&str; 5] = ["timers", "turns", "async", "pool", "wait"];
+
+/// All suites.
+///
+/// `which` is for work that is hardly the backend's. Scenarios that are about backends
+/// have all of them in any case.
+pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
+    vec![
+        timers::suite(scale, which),
+        turns::suite(scale),
+        asyncs::suite(scale, which),
+        pool::suite(scale, which),
+        wait::suite(scale),
+    ]
+}
+
+/// Where libuv cannot be.
+#[cfg(not(all(unix, feature = "libuv")))]
+fn excuse_libuv(entrants: &mut crate::suite::Entrants) {
+    let why = if cfg!(feature = "libuv") {
+        "is compared on Unix only"
+    } else {
+        "not in this build: add '--features libuv' (wants a C compiler and libclang)"
+    };
+    entrants.excuse(crate::suite::Who::Peer("libuv"), why);
+}

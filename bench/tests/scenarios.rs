@@ -1,0 +1,97 @@
+//! Every scenario, at a tiny size, on every backend and peer of this machine: the counts
+//! are right. Nothing is said about the numbers.
+
+use bench::backends::Which;
+use bench::results::Row;
+use bench::runner::{LEAST_ROUNDS, Runner};
+use bench::suite::Suite;
+use bench::suites::{self, Scale};
+
+/// The suite of that name.
+fn suite(name: &str) -> Suite {
+    let mut suites = suites::all(Scale::Tiny, Which::All);
+    suites.retain(|suite| suite.name == name);
+    suites.pop().unwrap_or_else(|| panic!("no suite {name}"))
+}
+
+/// Runs each contestant of each scenario once. Wrong counts are errors.
+fn check(name: &str) {
+    let suite = suite(name);
+    for scenario in &suite.scenarios {
+        for contestant in &scenario.entrants.contestants {
+            let ran = contestant.run(&scenario.figures);
+            let sample = ran.unwrap_or_else(|error| panic!("{name}, {}: {error}", scenario.name));
+            assert!(sample.readings.iter().any(Option::is_some));
+        }
+        for absent in &scenario.entrants.absent {
+            println!("{name}, {}: no {} ({})", scenario.name, absent.who, absent.why);
+        }
+    }
+}
+
+#[test]
+fn timers_are_added_stopped_started_and_fired() {
+    check("timers");
+}
+
+#[test]
+fn turns_are_counted() {
+    check("turns");
+}
+
+#[test]
+fn sends_and_round_trips_arrive() {
+    check("async");
+}
+
+#[test]
+fn jobs_come_back() {
+    check("pool");
+}
+
+#[test]
+fn waits_report_the_active_source_and_no_other() {
+    check("wait");
+}
+
+#[test]
+fn every_suite_has_a_name_for_the_command_line() {
+    let suites = suites::all(Scale::Tiny, Which::All);
+    assert_eq!(suites.iter().map(|suite| suite.name).collect::<Vec<_>>(), suites::NAMES);
+}
+
+#[test]
+fn a_backend_that_exists_here_is_a_contestant_of_every_suite() {
+    for suite in suites::all(Scale::Tiny, Which::All) {
+        for scenario in &suite.scenarios {
+            let contestants = scenario.entrants.contestants.iter();
+            let ours: Vec<_> = contestants.filter_map(|one| one.who.backend()).collect();
+            assert!(ours.contains(&"poll"), "{}: {ours:?}", suite.name);
+        }
+    }
+}
+
+#[test]
+fn a_run_has_a_row_for_each_figure_and_a_value_for_each_round() {
+    let suite = suite("turns");
+    let (scenarios, baseline) = (suite.scenarios.len(), baseline());
+    let rows = Runner::silent(LEAST_ROUNDS).run(vec![suite]).unwrap();
+    assert_eq!(rows.len(), scenarios);
+    for Row { baseline: compared_to, again, entries, .. } in rows {
+        assert_eq!(compared_to, baseline);
+        assert_eq!(again.values.len(), LEAST_ROUNDS);
+        assert!(entries.iter().all(|entry| entry.values.len() == LEAST_ROUNDS));
+        let own = entries.iter().find(|entry| entry.who == compared_to).unwrap();
+        assert_eq!(own.ratio.median, 1.0);
+    }
+}
+
+fn baseline() -> &'static str {
+    if cfg!(all(unix, feature = "libuv")) {
+        "libuv"
+    } else if cfg!(target_os = "linux") {
+        "hand epoll"
+    } else {
+        "uv-core select"
+    }
+}
