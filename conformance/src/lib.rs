@@ -65,8 +65,10 @@
 //!
 //! # Adding a case
 //!
-//! Cases are grouped by the points of poll-core's
-//! [contract](poll_core#the-contract), a module each in [`cases`]. To add one:
+//! Cases are grouped by the points of poll-core's [contract](poll_core#the-contract) and,
+//! from 13 on, of uv-core's [behaviour](uv_core#behaviour), a module each in [`cases`].
+//! The latter are about the loop, and run it on every backend: what it does must not
+//! depend on which. To add one:
 //!
 //! 1. Write `pub fn its_property<B: Backend>(lab: &Lab<B>) -> Verdict` in the module
 //!    of the point, with a doc comment that says what breaks without it. Make it of
@@ -74,9 +76,10 @@
 //!    system calls. Await events rather than sleep; prefer one precise assertion with
 //!    a message to many.
 //! 2. Name it in the list in `cases/mod.rs`, and with its point in poll-core's
-//!    `docs/contract.md`; a test compares the two.
+//!    `docs/contract.md` or uv-core's `docs/behaviour.md`; a test compares them.
 //! 3. Break a backend on purpose in `tests/broken/mod.rs`, and name the case that
-//!    catches it in `tests/defects.rs`. A case that has never failed shows nothing.
+//!    catches it in `tests/defects.rs`; or break the loop for a moment, and see the case
+//!    fail. A case that has never failed shows nothing.
 
 // The page speaks of the program even where it is not built.
 #![cfg_attr(not(feature = "matrix"), allow(rustdoc::broken_intra_doc_links))]

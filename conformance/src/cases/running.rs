@@ -380,21 +380,8 @@ pub fn an_interrupted_poll_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdi
     }
 }
 
-/// A wake that brings nothing, such as that of an async that was closed meanwhile, does
-/// not end the iteration either.
+/// A wake that brings nothing does not end the iteration either.
 pub fn a_wake_for_nothing_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
-    let mut lp = new_loop(lab)?;
-    let (handle, sender) = Async::new(&mut lp, |_, _| panic!("closed before it could run"));
-    sender.send().unwrap();
-    handle.close(&mut lp).unwrap();
-    let trace = Trace::default();
-    mark_iterations(&mut lp, &trace);
-    timer_in(&mut lp, 20 * MS, trace.noting("timer"));
-    assert!(run(&mut lp, RunMode::Once), "a close does not wait for a timer");
-    trace.expect(&["prepare", "check"], "an iteration for the close");
-    run_to_the_end(&mut lp);
-    trace.expect(&["prepare", "check", "timer"], "an iteration for the timer");
-
     let lp = new_loop(lab)?;
     let waker = lp.backend().waker();
     disturbed(lp, move || waker.wake().expect("a wake"));
