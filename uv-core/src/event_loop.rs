@@ -227,7 +227,8 @@ impl<B: Backend> Loop<B> {
         self.active_handles > 0 || self.active_requests > 0 || self.works.active() > 0
     }
 
-    /// The loop's time: since some fixed moment, and the same from one poll to the next.
+    /// The loop's time: since some fixed moment, and the same from the timers to the poll
+    /// and from the poll to the timers.
     ///
     /// Timers count from it. It is read when it is first asked for after the poll, so that
     /// loops without timers do not pay for a clock.
