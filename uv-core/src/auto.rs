@@ -31,6 +31,8 @@ macro_rules! auto {
         /// println!("running on {}", lp.backend().name());
         /// # std::io::Result::Ok(())
         /// ```
+        // A program has few of them, and a box would cost each wait.
+        #[allow(clippy::large_enum_variant)]
         #[derive(Debug)]
         #[non_exhaustive]
         pub enum Auto {

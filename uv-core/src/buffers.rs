@@ -1,137 +1,126 @@
-//! The memory that requests own while they are under way.
+//! Buffers that a request owns until it calls back.
 
-use std::any::Any;
-use std::fmt;
+#![allow(unsafe_code)]
+
+use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bytes that a request takes, keeps while it is under way, and hands back when it calls
-/// back: `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `String`, `&'static [u8]`, `&'static str`,
-/// and whatever else gives bytes inside an [`Other`].
+/// Memory that a write may own: one piece of bytes or several, sent in order.
 ///
-/// Taking them and handing them back moves a few words: nothing is copied or allocated,
-/// and the bytes stay where they are.
-pub trait IoBuf: sealed::Sealed {}
-
-/// Bytes of any other type that gives them. Costs one allocation.
+/// `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `Rc<[u8]>`, `String`, `&'static [u8]` and
+/// `&'static str` are one piece each; a `Vec`, an array or a boxed slice of them is sent
+/// as if its pieces were one, by a single system call where the kernel takes that many.
 ///
-/// ```
-/// use uv_core::{IoBuf, Other};
+/// # Safety
 ///
-/// fn takes(_: impl IoBuf) {}
-/// takes(Other([1, 2, 3]));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Other<T>(pub T);
+/// The count of the pieces and each piece's address, length and bytes stay the same until
+/// the value is changed or dropped, even if it is moved: a backend may let the kernel read
+/// the memory meanwhile.
+pub unsafe trait IoBuf: 'static {
+    /// Says that there is exactly one piece, always: a list of such buffers finds its pieces
+    /// without counting.
+    const ONE_PIECE: bool = false;
 
-/// Bytes whose owner's type is forgotten, and can be remembered.
-pub(crate) struct Bytes(Owner);
-
-enum Owner {
-    Vec(Vec<u8>),
-    Boxed(Box<[u8]>),
-    Shared(Arc<[u8]>),
-    String(String),
-    Static(&'static [u8]),
-    StaticStr(&'static str),
-    Other(Box<dyn AnyBytes>),
-}
-
-trait AnyBytes {
-    fn bytes(&self) -> &[u8];
-    fn into_any(self: Box<Self>) -> Box<dyn Any>;
-}
-
-impl<T: AsRef<[u8]> + 'static> AnyBytes for Other<T> {
-    fn bytes(&self) -> &[u8] {
-        self.0.as_ref()
+    /// How many pieces there are.
+    fn pieces(&self) -> usize {
+        1
     }
 
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+    /// A piece; those beyond the last are empty.
+    fn piece(&self, index: usize) -> &[u8];
+}
+
+/// Memory that a read may own and fill: `Vec<u8>` up to its length, `Box<[u8]>`.
+///
+/// # Safety
+///
+/// As for [`IoBuf`]: the address and the length of the memory stay the same until the value
+/// is changed or dropped, even if it is moved.
+pub unsafe trait IoBufMut: 'static {
+    /// The memory to fill.
+    fn memory(&mut self) -> &mut [u8];
+}
+
+macro_rules! one_piece {
+    ($($type:ty: $bytes:expr;)*) => {$(
+        // SAFETY: the bytes are on the heap or static, where moving the value leaves them.
+        unsafe impl IoBuf for $type {
+            const ONE_PIECE: bool = true;
+
+            fn piece(&self, index: usize) -> &[u8] {
+                let bytes: for<'a> fn(&'a $type) -> &'a [u8] = $bytes;
+                if index == 0 { bytes(self) } else { &[] }
+            }
+        }
+    )*};
+}
+
+one_piece! {
+    Vec<u8>: |buf| buf;
+    Box<[u8]>: |buf| buf;
+    Arc<[u8]>: |buf| buf;
+    Rc<[u8]>: |buf| buf;
+    &'static [u8]: |buf| buf;
+    String: |buf| buf.as_bytes();
+    &'static str: |buf| buf.as_bytes();
+}
+
+// SAFETY: the bytes are static.
+unsafe impl<const N: usize> IoBuf for &'static [u8; N] {
+    const ONE_PIECE: bool = true;
+
+    fn piece(&self, index: usize) -> &[u8] {
+        if index == 0 { &self[..] } else { &[] }
+    }
+}
+
+/// The piece of a list of buffers, each of which may be a list itself.
+fn piece_of<T: IoBuf>(bufs: &[T], mut index: usize) -> &[u8] {
+    if T::ONE_PIECE {
+        return bufs.get(index).map_or(&[], |buf| buf.piece(0));
+    }
+    for buf in bufs {
+        let pieces = buf.pieces();
+        if index < pieces {
+            return buf.piece(index);
+        }
+        index -= pieces;
+    }
+    &[]
+}
+
+macro_rules! many_pieces {
+    ($($type:ty $(, const $n:ident)?;)*) => {$(
+        // SAFETY: where the pieces are is up to the buffers, which stay as they are.
+        unsafe impl<T: IoBuf $(, const $n: usize)?> IoBuf for $type {
+            fn pieces(&self) -> usize {
+                if T::ONE_PIECE { self.len() } else { self.iter().map(T::pieces).sum() }
+            }
+
+            fn piece(&self, index: usize) -> &[u8] {
+                piece_of(self, index)
+            }
+        }
+    )*};
+}
+
+many_pieces! {
+    Vec<T>;
+    Box<[T]>;
+    [T; N], const N;
+}
+
+// SAFETY: the bytes are on the heap, where moving the vector leaves them.
+unsafe impl IoBufMut for Vec<u8> {
+    fn memory(&mut self) -> &mut [u8] {
         self
     }
 }
 
-impl Bytes {
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        match &self.0 {
-            Owner::Vec(bytes) => bytes,
-            Owner::Boxed(bytes) => bytes,
-            Owner::Shared(bytes) => bytes,
-            Owner::String(text) => text.as_bytes(),
-            Owner::Static(bytes) => bytes,
-            Owner::StaticStr(text) => text.as_bytes(),
-            Owner::Other(other) => other.bytes(),
-        }
-    }
-}
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bytes({})", self.as_slice().len())
-    }
-}
-
-/// Only the types above: the kernel may read the bytes while they move with their request,
-/// so they must not lie inside of what is moved.
-mod sealed {
-    pub trait Sealed: 'static {
-        #[expect(private_interfaces, reason = "only this crate calls it")]
-        fn into_bytes(self) -> super::Bytes;
-
-        /// The owner of bytes that came from one of this type.
-        #[expect(private_interfaces, reason = "only this crate calls it")]
-        fn from_bytes(bytes: super::Bytes) -> Self;
-    }
-}
-pub(crate) use sealed::Sealed as Convert;
-
-macro_rules! io_bufs {
-    ($($owner:ident $kind:ty;)*) => { $(
-        impl IoBuf for $kind {}
-
-        impl Convert for $kind {
-            #[expect(private_interfaces, reason = "only this crate calls it")]
-            fn into_bytes(self) -> Bytes {
-                Bytes(Owner::$owner(self))
-            }
-
-            #[expect(private_interfaces, reason = "only this crate calls it")]
-            fn from_bytes(bytes: Bytes) -> Self {
-                match bytes.0 {
-                    Owner::$owner(owner) => owner,
-                    _ => unreachable!("a request hands back the type that it took"),
-                }
-            }
-        }
-    )* };
-}
-
-io_bufs! {
-    Vec Vec<u8>;
-    Boxed Box<[u8]>;
-    Shared Arc<[u8]>;
-    String String;
-    Static &'static [u8];
-    StaticStr &'static str;
-}
-
-impl<T: AsRef<[u8]> + 'static> IoBuf for Other<T> {}
-
-impl<T: AsRef<[u8]> + 'static> Convert for Other<T> {
-    #[expect(private_interfaces, reason = "only this crate calls it")]
-    fn into_bytes(self) -> Bytes {
-        Bytes(Owner::Other(Box::new(self)))
-    }
-
-    #[expect(private_interfaces, reason = "only this crate calls it")]
-    fn from_bytes(bytes: Bytes) -> Self {
-        let Owner::Other(other) = bytes.0 else {
-            unreachable!("a request hands back the type that it took")
-        };
-        match other.into_any().downcast::<Other<T>>() {
-            Ok(other) => *other,
-            Err(_) => unreachable!("a request hands back the type that it took"),
-        }
+// SAFETY: the bytes are on the heap, where moving the box leaves them.
+unsafe impl IoBufMut for Box<[u8]> {
+    fn memory(&mut self) -> &mut [u8] {
+        self
     }
 }
 
@@ -139,25 +128,17 @@ impl<T: AsRef<[u8]> + 'static> Convert for Other<T> {
 mod tests {
     use super::*;
 
-    fn through<T: IoBuf>(buffer: T, wanted: &[u8]) -> T {
-        let bytes = buffer.into_bytes();
-        assert_eq!(bytes.as_slice(), wanted);
-        T::from_bytes(bytes)
+    fn all(buf: &impl IoBuf) -> Vec<&[u8]> {
+        (0..buf.pieces()).map(|index| buf.piece(index)).collect()
     }
 
     #[test]
-    fn every_type_is_handed_back_as_it_was() {
-        assert_eq!(through(vec![1, 2], &[1, 2]), [1, 2]);
-        assert_eq!(*through(Box::<[u8]>::from([3]), &[3]), [3]);
-        assert_eq!(*through(Arc::<[u8]>::from([4]), &[4]), [4]);
-        assert_eq!(through(String::from("five"), b"five"), "five");
-        assert_eq!(through(&b"six"[..], b"six"), b"six");
-        assert_eq!(through("seven", b"seven"), "seven");
-        assert_eq!(through(Other([8; 8]), &[8; 8]), Other([8; 8]));
-    }
-
-    #[test]
-    fn forgetting_the_type_costs_one_word() {
-        assert_eq!(size_of::<Bytes>(), size_of::<Vec<u8>>() + size_of::<usize>());
+    fn one_piece_or_many() {
+        assert_eq!(all(&vec![1_u8, 2]), [&[1, 2]]);
+        assert_eq!(all(&"text"), [b"text"]);
+        assert_eq!(all(&["a", "", "bc"]), [&b"a"[..], b"", b"bc"]);
+        assert_eq!(all(&vec![["a", "b"], ["c", "d"]]), [b"a", b"b", b"c", b"d"]);
+        assert_eq!("text".piece(1), b"");
+        assert_eq!(all(&Vec::<&str>::new()), [] as [&[u8]; 0]);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::{Error, ErrorKind};
 
+use crate::sys;
+
 /// The key's handle is gone.
 pub(crate) fn stale() -> Error {
     Error::new(ErrorKind::NotFound, "no such handle in this loop: it was closed")
@@ -20,4 +22,29 @@ pub(crate) fn closing() -> Error {
 /// `run` was called by a callback of the loop.
 pub(crate) fn running() -> Error {
     Error::other("the loop is running: a callback cannot run it again")
+}
+
+/// The request was given up, or its handle was closed.
+pub(crate) fn cancelled() -> Error {
+    Error::from_raw_os_error(sys::CANCELLED)
+}
+
+/// There is no memory to read into.
+pub(crate) fn no_buffer() -> Error {
+    Error::from_raw_os_error(sys::NO_BUFFER)
+}
+
+/// What is asked for is under way.
+pub(crate) fn already(why: &'static str) -> Error {
+    Error::new(ErrorKind::AlreadyExists, why)
+}
+
+/// The stream has no connection, or none any more.
+pub(crate) fn not_connected() -> Error {
+    Error::new(ErrorKind::NotConnected, "the stream is not connected")
+}
+
+/// The stream has no connections to give.
+pub(crate) fn not_listening() -> Error {
+    Error::new(ErrorKind::InvalidInput, "the stream does not listen")
 }

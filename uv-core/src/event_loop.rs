@@ -21,6 +21,7 @@ use crate::notify::{Notes, Notifier};
 use crate::pool::{Home, Pool};
 use crate::requests::Works;
 use crate::sources::Owner;
+use crate::streams::Streams;
 use crate::{error, handles, sys};
 
 /// How long [`Loop::run`] runs.
@@ -82,6 +83,11 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) asyncs: Asyncs<B>,
     pub(crate) polls: Arena<PollSlot<B>>,
     pub(crate) signals: Signals<B>,
+    pub(crate) streams: Streams<B>,
+    /// Where streams read into; empty until they do, and while it is lent.
+    pub(crate) scratch: Vec<u8>,
+    /// For listeners, when there are no more descriptors.
+    pub(crate) reserve: sys::Reserve,
     pub(crate) works: Works<B>,
     /// The process's pool, once this loop has used it.
     pub(crate) pool: Option<Pool>,
@@ -136,6 +142,9 @@ impl<B: Backend> Loop<B> {
             asyncs: Asyncs::default(),
             polls: Arena::default(),
             signals: Signals::new(Arc::clone(&notifier)),
+            streams: Streams::default(),
+            scratch: Vec::new(),
+            reserve: sys::Reserve::default(),
             works: Works::new(Home::new(Arc::clone(&notifier))),
             pool: None,
             pending: VecDeque::new(),
@@ -352,6 +361,8 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Poll(key).into())));
         let slots = self.signals.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Signal(key).into())));
+        let slots = self.streams.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), slot.kind.handle(key))));
         all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
@@ -363,6 +374,7 @@ impl<B: Backend> Loop<B> {
             + self.asyncs.slots.len()
             + self.polls.len()
             + self.signals.slots.len()
+            + self.streams.slots.len()
     }
 
     /// Takes the loop apart and gives the backend back.
@@ -419,6 +431,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Async(_) => self.asyncs.slots.get(key)?.base,
             AnyHandle::Poll(_) => self.polls.get(key)?.base,
             AnyHandle::Signal(_) => self.signals.slots.get(key)?.base,
+            AnyHandle::Tcp(_) => self.streams.slots.get(key)?.base,
         })
     }
 
@@ -438,6 +451,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Async(_) => &mut self.asyncs.slots.get_mut(key)?.base,
             AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
             AnyHandle::Signal(_) => &mut self.signals.slots.get_mut(key)?.base,
+            AnyHandle::Tcp(_) => &mut self.streams.slots.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
@@ -458,6 +472,10 @@ impl<B: Backend> Loop<B> {
                 Ok(())
             }
             AnyHandle::Signal(signal) => signal.stop(self),
+            AnyHandle::Tcp(_) => {
+                self.stop_stream(handle.key());
+                Ok(())
+            }
         };
         debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
     }
@@ -473,6 +491,16 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
             AnyHandle::Poll(_) => drop(self.polls.remove(key)),
             AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
+            AnyHandle::Tcp(_) => drop(self.streams.slots.remove(key)),
+        }
+    }
+
+    /// Before the close callback: what the handle was asked for, and has not told, it tells
+    /// now. A panic leaves the rest for the next closing phase.
+    fn settle_handle(&mut self, handle: AnyHandle) {
+        match handle {
+            AnyHandle::Tcp(_) => self.settle_stream(handle.key()),
+            _ => {}
         }
     }
 
@@ -489,7 +517,9 @@ impl<B: Backend> Loop<B> {
         // empty if a panic cut the last phase short: then those are first in line.
         std::mem::swap(&mut self.closing, &mut self.closing_now);
         self.closing_now.append(&mut self.closing);
-        while let Some(Closing { handle, callback }) = self.closing_now.pop() {
+        while let Some(handle) = self.closing_now.last().map(|closing| closing.handle) {
+            self.settle_handle(handle);
+            let Some(Closing { callback, .. }) = self.closing_now.pop() else { break };
             match callback {
                 // The key is valid in the callback, and stale afterwards.
                 Some(callback) => {
@@ -556,6 +586,7 @@ impl<B: Backend> Loop<B> {
             match event {
                 Event::Ready { token, ready } => match self.sources.get(token) {
                     Some(&Owner::Poll(poll)) => self.poll_ready(poll, ready),
+                    Some(&Owner::Stream(stream)) => self.stream_ready(stream, ready),
                     None => {} // Closed by a callback of the same batch.
                 },
                 Event::Done { .. } => {} // No handle submits operations yet.

@@ -46,18 +46,20 @@ mod queue;
 mod requests;
 pub mod signum;
 mod sources;
+mod streams;
 mod sys;
 mod wheel;
 
 pub use backends::DefaultBackend;
-pub use buffers::{IoBuf, Other};
+pub use buffers::{IoBuf, IoBufMut};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
-    AnyHandle, AsSource, Async, AsyncSender, Channel, Check, Closed, Handle, HandleList, Idle,
-    Poll, PollEvents, Prepare, Sender, Signal, Timer,
+    AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Handle, HandleList,
+    Idle, Keepalive, Poll, PollEvents, Prepare, Sender, Signal, Tcp, Timer,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.
 pub use poll_core;
 pub use pool::{Lane, Pool};
 pub use requests::{Work, WorkError};
+pub use streams::{Read, Stream, Write};

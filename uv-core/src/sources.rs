@@ -13,6 +13,7 @@ use crate::handles::Poll;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Poll(Poll),
+    Stream(Token),
 }
 
 impl<B: Backend> Loop<B> {

@@ -3,8 +3,15 @@
 #[path = "../examples/custom_backend.rs"]
 #[allow(dead_code)]
 mod custom_backend;
+#[path = "../examples/echo.rs"]
+#[allow(dead_code)]
+mod echo;
 #[path = "../examples/first.rs"]
 mod first;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 #[test]
 fn a_first_program() {
@@ -14,4 +21,35 @@ fn a_first_program() {
 #[test]
 fn a_backend_of_ones_own() {
     custom_backend::main().unwrap();
+}
+
+#[test]
+fn an_echo_server_on_every_backend() {
+    for name in uv_core::backends::Auto::NAMES {
+        let (tell, told) = std::sync::mpsc::channel();
+        let server = std::thread::spawn(move || {
+            echo::serve(name, 0, 2, |address| tell.send(address).unwrap())
+        });
+        let Ok(address) = told.recv() else {
+            let error = server.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+            eprintln!("skip {name}: {error}");
+            continue;
+        };
+        for _ in 0..2 {
+            // More than fits into the kernel's buffers, so that the server has to wait.
+            let (mut peer, size) = (TcpStream::connect(address).unwrap(), 16 << 20);
+            let mut sender = peer.try_clone().unwrap();
+            let sending = std::thread::spawn(move || {
+                sender.write_all(&vec![5; size]).unwrap();
+                sender.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut all = Vec::new();
+            std::thread::sleep(Duration::from_millis(20));
+            peer.read_to_end(&mut all).unwrap();
+            assert!(all.len() == size && all.iter().all(|byte| *byte == 5), "{name}");
+            sending.join().unwrap();
+        }
+        server.join().unwrap().unwrap();
+    }
 }

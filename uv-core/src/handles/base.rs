@@ -6,7 +6,7 @@ use std::io;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::handles::{Async, Check, Idle, Poll, Prepare, Signal, Timer};
+use crate::handles::{Async, Check, Idle, Poll, Prepare, Signal, Tcp, Timer};
 use crate::{Loop, error};
 
 /// The part of a handle's state that the loop itself looks at: when it was made, and
@@ -150,6 +150,8 @@ handles! {
     Poll "poll";
     /// A [`Signal`].
     Signal "signal";
+    /// A [`Tcp`].
+    Tcp "tcp";
 }
 
 impl Sealed for AnyHandle {

@@ -6,6 +6,7 @@ mod channel;
 mod listing;
 mod poll;
 mod signal;
+mod tcp;
 mod timer;
 mod watcher;
 
@@ -15,6 +16,7 @@ pub use channel::{Channel, Closed, Sender};
 pub use listing::HandleList;
 pub use poll::{AsSource, Poll, PollEvents};
 pub use signal::Signal;
+pub use tcp::{BindFlags, Keepalive, Tcp};
 pub use timer::Timer;
 pub use watcher::{Check, Idle, Prepare};
 
@@ -22,5 +24,6 @@ pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing};
 pub(crate) use poll::PollSlot;
 pub(crate) use signal::Signals;
+pub(crate) use tcp::TcpOptions;
 pub(crate) use timer::{Timers, nanoseconds};
 pub(crate) use watcher::{Phase, Watchers};

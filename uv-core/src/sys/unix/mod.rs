@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 mod signals;
+mod sockets;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,6 +13,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use poll_core::RawSource;
 
 pub(crate) use signals::{subscribe, unsubscribe};
+
+pub(crate) use sockets::{
+    CANCELLED, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept, is_connecting, is_ones_own,
+    is_wrong_family, out_of_descriptors, reuse_port, socket_pair, stream_socket,
+};
 
 /// Makes reads and writes return `WouldBlock` instead of waiting.
 pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {

@@ -1,0 +1,101 @@
+//! An echo server over TCP, on any backend.
+//!
+//! ```sh
+//! cargo run -p uv-core --example echo -- --port 7000 --backend auto
+//! ```
+//!
+//! `--backend` takes the name of a backend that this program was built with, or `auto`.
+//! With `--connections N` it ends after so many connections.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use uv_core::backends::Auto;
+use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+pub(crate) fn main() -> io::Result<()> {
+    let (mut backend, mut port, mut connections) = (String::from("auto"), 7000, u64::MAX);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| wrong(format!("{name} needs a value")))?;
+        let number = || value.parse().map_err(|_| wrong(format!("{name}: {value} is no number")));
+        match name.as_str() {
+            "--backend" => backend = value,
+            "--port" => port = number()? as u16,
+            "--connections" => connections = number()?,
+            _ => return Err(wrong(format!("{name}: try --backend, --port or --connections"))),
+        }
+    }
+    serve(&backend, port, connections, |address| println!("listening on {address}"))
+}
+
+/// Serves so many connections, after telling on which address.
+pub(crate) fn serve(
+    backend: &str,
+    port: u16,
+    connections: u64,
+    listening: impl FnOnce(SocketAddr),
+) -> io::Result<()> {
+    let backend = if backend == "auto" { Auto::new()? } else { Auto::named(backend)? };
+    eprintln!("running on {}", backend.name());
+    let mut lp = Loop::new(backend);
+
+    let server = Tcp::new(&mut lp);
+    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), BindFlags::empty())?;
+    let mut left = connections;
+    server.listen(&mut lp, BACKLOG, move |lp, server, result| {
+        let accepted = result.and_then(|()| server.accept(lp)).and_then(|peer| {
+            peer.set_nodelay(lp, true)?;
+            peer.read_start(lp, echo)
+        });
+        if let Err(error) = accepted {
+            eprintln!("accept: {error}");
+        }
+        left -= 1;
+        if left == 0 {
+            close(lp, server);
+        }
+    })?;
+    listening(server.local_addr(&lp)?);
+    lp.run(RunMode::Default)?;
+    Ok(())
+}
+
+fn echo(lp: &mut Loop<Auto>, peer: Tcp, bytes: io::Result<&[u8]>) {
+    let bytes = match bytes {
+        Ok([]) | Err(_) => return close(lp, peer),
+        Ok(bytes) => bytes,
+    };
+    // Most of the time all of it can be written at once, and nothing needs to be kept.
+    let written = match peer.try_write(lp, bytes) {
+        Ok(written) => written,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+        Err(_) => return close(lp, peer),
+    };
+    if written < bytes.len() {
+        // The peer reads slower than it writes: it is not read until it has caught up.
+        let rest = bytes[written..].to_vec();
+        let queued = peer.read_stop(lp).and_then(|()| {
+            peer.write(lp, rest, |lp, peer, result, _| {
+                if result.and_then(|()| peer.read_start(lp, echo)).is_err() {
+                    close(lp, peer);
+                }
+            })
+        });
+        if queued.is_err() {
+            close(lp, peer);
+        }
+    }
+}
+
+fn close(lp: &mut Loop<Auto>, handle: Tcp) {
+    // It may be closing already, because of an earlier error.
+    let _ = handle.close(lp);
+}
+
+fn wrong(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}

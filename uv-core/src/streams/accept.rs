@@ -1,0 +1,225 @@
+//! Listening and accepting.
+
+use std::collections::VecDeque;
+use std::io;
+
+use poll_core::{Backend, Token};
+use socket2::Socket;
+
+use super::{Flags, Stream};
+use crate::callback::{Once, Repeated};
+use crate::{Loop, error, sys};
+
+/// Connections that one readiness event accepts: while the callback takes them at once.
+const ACCEPTS_PER_EVENT: usize = 1;
+
+/// What a stream has besides once it listens.
+pub(crate) struct Listener<B: Backend> {
+    /// `None` if connections are accepted by request only, and while it runs.
+    callback: Option<Repeated<B, (Token, Option<io::Error>)>>,
+    /// There is a callback, even if it runs.
+    has_callback: bool,
+    /// A connection that the callback was told of and nobody has taken. Until then no other is
+    /// accepted: they wait in the kernel.
+    waiting: Option<Socket>,
+    /// Requests to accept, which are served before the callback is.
+    requests: VecDeque<Once<B, Accepted>>,
+    /// The listener failed: it accepts no more.
+    failed: bool,
+}
+
+/// The listener, and the connection's new key.
+type Accepted = (Token, io::Result<Token>);
+
+/// The callback of a listener that has none.
+pub(super) type Nobody<B, S> = fn(&mut Loop<B>, S, io::Result<()>);
+
+impl<B: Backend> Listener<B> {
+    pub(super) fn wants_peers(&self) -> bool {
+        let asked = self.has_callback && self.waiting.is_none();
+        !self.failed && (asked || !self.requests.is_empty())
+    }
+}
+
+pub(super) fn listen<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    backlog: u32,
+    callback: Option<impl FnMut(&mut Loop<B>, S, io::Result<()>) + 'static>,
+) -> io::Result<()> {
+    let key = stream.stream_key();
+    S::prepare_listen(stream, lp)?;
+    let slot = lp.streams.open(key)?;
+    let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
+    socket.listen(backlog.min(i32::MAX as u32) as i32)?;
+    slot.flags |= Flags::LISTENING;
+    slot.update_active(&mut lp.active_handles);
+    let listener = slot.listener.get_or_insert_with(|| {
+        Box::new(Listener {
+            callback: None,
+            has_callback: false,
+            waiting: None,
+            requests: VecDeque::new(),
+            failed: false,
+        })
+    });
+    listener.failed = false;
+    listener.has_callback = callback.is_some();
+    let replaced = std::mem::replace(
+        &mut listener.callback,
+        callback.map(|mut callback| {
+            Repeated::new(move |lp: &mut Loop<B>, (key, error): (Token, Option<io::Error>)| {
+                callback(lp, S::from_stream_key(key), error.map_or(Ok(()), Err));
+            })
+        }),
+    );
+    // One descriptor is kept aside, for when there is none left to accept with.
+    lp.reserve.keep();
+    let armed = lp.arm_stream(key);
+    if armed.is_err()
+        && let Some(slot) = lp.streams.slots.get_mut(key)
+    {
+        slot.flags -= Flags::LISTENING;
+        slot.listener = None;
+        slot.update_active(&mut lp.active_handles);
+    }
+    drop(replaced);
+    armed
+}
+
+pub(super) fn accept<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io::Result<S> {
+    let key = stream.stream_key();
+    let slot = lp.streams.open(key)?;
+    let listener = slot.listener.as_mut().ok_or_else(error::not_listening)?;
+    let socket = match listener.waiting.take() {
+        Some(socket) => socket,
+        None if listener.has_callback => return Err(io::ErrorKind::WouldBlock.into()),
+        // Nobody else looks for connections: the kernel knows whether there is one.
+        None => sys::accept(slot.socket.as_ref().ok_or_else(error::not_connected)?)?,
+    };
+    let kind = slot.kind;
+    lp.rearm_stream(key);
+    Ok(S::from_stream_key(lp.new_stream(kind, Some(socket))))
+}
+
+pub(super) fn accept_with<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<S>) + 'static,
+) -> io::Result<()> {
+    let key = stream.stream_key();
+    let slot = lp.streams.open(key)?;
+    let listener = slot.listener.as_mut().ok_or_else(error::not_listening)?;
+    let told = move |lp: &mut Loop<B>, (key, result): Accepted| {
+        callback(lp, S::from_stream_key(key), result.map(S::from_stream_key));
+    };
+    listener.requests.push_back(Once::new(told));
+    listener.failed = false;
+    let waiting = listener.waiting.is_some();
+    lp.active_requests += 1;
+    if waiting {
+        // Accepted already: this request is its.
+        lp.defer(move |lp| lp.serve_waiting(key));
+    }
+    if let Err(error) = lp.arm_stream(key) {
+        lp.active_requests -= 1;
+        let slot = lp.streams.slots.get_mut(key);
+        drop(slot.and_then(|slot| slot.listener.as_mut()?.requests.pop_back()));
+        return Err(error);
+    }
+    Ok(())
+}
+
+impl<B: Backend> Loop<B> {
+    fn listener(&mut self, key: Token) -> Option<&mut Listener<B>> {
+        self.streams.slots.get_mut(key)?.listener.as_deref_mut()
+    }
+
+    /// There are connections, or the listener has failed.
+    pub(super) fn accept_ready(&mut self, key: Token) {
+        for _ in 0..ACCEPTS_PER_EVENT {
+            let Some(slot) = self.streams.slots.get_mut(key) else { return };
+            if !slot.wants_peers() {
+                return;
+            }
+            let Some(socket) = &slot.socket else { return };
+            match sys::accept(socket) {
+                Ok(accepted) => self.accepted(key, accepted),
+                Err(error) if sys::out_of_descriptors(&error) => {
+                    // Those who wait are turned away: better than to keep them and to spin.
+                    self.reserve.turn_away(socket);
+                    return;
+                }
+                Err(error) if sys::is_ones_own(&error) => return,
+                Err(error) => return self.listener_failed(key, error),
+            }
+        }
+    }
+
+    fn accepted(&mut self, key: Token, socket: Socket) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let kind = slot.kind;
+        let Some(listener) = slot.listener.as_mut() else { return };
+        if let Some(request) = listener.requests.pop_front() {
+            self.active_requests -= 1;
+            let accepted = self.new_stream(kind, Some(socket));
+            request.call(self, (key, Ok(accepted)));
+            return;
+        }
+        listener.waiting = Some(socket);
+        self.tell_listener(key, None);
+    }
+
+    /// A request that came after the connection.
+    fn serve_waiting(&mut self, key: Token) {
+        if let Some(listener) = self.listener(key)
+            && !listener.requests.is_empty()
+            && let Some(socket) = listener.waiting.take()
+        {
+            self.accepted(key, socket);
+            self.rearm_stream(key);
+        }
+    }
+
+    fn tell_listener(&mut self, key: Token, error: Option<io::Error>) {
+        let Some(mut callback) = self.listener(key).and_then(|listener| listener.callback.take())
+        else {
+            return;
+        };
+        self.call_with(&mut callback, (key, error), key, |lp, key| {
+            // Without its callback it must not go on accepting.
+            if let Some(listener) = lp.listener(key) {
+                listener.has_callback = listener.callback.is_some();
+            }
+            lp.rearm_stream(key);
+        });
+        if let Some(listener) = self.listener(key)
+            && listener.has_callback
+        {
+            listener.callback.get_or_insert(callback);
+        }
+    }
+
+    /// The error is not one connection's: nothing will come any more.
+    fn listener_failed(&mut self, key: Token, error: io::Error) {
+        let Some(listener) = self.listener(key) else { return };
+        listener.failed = true;
+        match listener.requests.pop_front() {
+            Some(request) => {
+                self.active_requests -= 1;
+                request.call(self, (key, Err(error)));
+            }
+            None => self.tell_listener(key, Some(error)),
+        }
+    }
+
+    /// The listener is closing.
+    pub(super) fn cancel_accepts(&mut self, key: Token) {
+        while let Some(listener) = self.listener(key)
+            && let Some(request) = listener.requests.pop_front()
+        {
+            self.active_requests -= 1;
+            request.call(self, (key, Err(error::cancelled())));
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Streams: what TCP connections and listeners have in common.
+//!
+//! ```text
+//!             connect                        shutdown          close
+//!  new ───▶ (connecting) ───▶ connected ───▶ (drains) ───▶ … ───▶ closing ───▶ gone
+//!      └──▶ bind ─▶ listen ─▶ listening ─▶ accept: a new one, connected
+//! ```
+//!
+//! [`Loop::arm_stream`] works out what a stream waits for; [`Loop::stream_ready`] is the only
+//! place that reacts. What is known at once is told in the pending phase, by
+//! [`Loop::stream_pending`].
+
+mod accept;
+mod connect;
+mod read;
+mod shutdown;
+mod stored;
+mod transfers;
+mod verbs;
+mod write;
+
+use std::fmt;
+use std::io;
+
+use bitflags::bitflags;
+use poll_core::{Backend, Mode, RawSource, Ready, Token};
+use socket2::Socket;
+
+use crate::arena::Arena;
+use crate::callback::{Once, Repeated};
+use crate::handles::{AnyHandle, Base, Tcp, TcpOptions};
+use crate::sources::Owner;
+use crate::{Loop, error};
+
+use accept::Listener;
+use transfers::{List, Transfer};
+
+pub use read::Read;
+pub(crate) use stored::Stored;
+pub use verbs::Stream;
+pub(crate) use verbs::StreamKey;
+pub use write::Write;
+
+bitflags! {
+    /// What a stream may do and does.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Flags: u16 {
+        const READABLE = 1;
+        const WRITABLE = 1 << 1;
+        const READING = 1 << 2;
+        const LISTENING = 1 << 3;
+        const CONNECTING = 1 << 4;
+        /// A shutdown was asked for and has not called back.
+        const SHUTTING = 1 << 5;
+        /// The pending phase is to look at it.
+        const FED = 1 << 6;
+        /// Its calls wait instead of saying `WouldBlock`.
+        const BLOCKING = 1 << 7;
+    }
+}
+
+/// Which kind of handle a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tcp,
+}
+
+impl Kind {
+    pub(crate) fn handle(self, key: Token) -> AnyHandle {
+        match self {
+            Kind::Tcp => Tcp(key).into(),
+        }
+    }
+}
+
+/// How a connect went, or a shutdown, and of which stream.
+pub(crate) type Ended = (Token, io::Result<()>);
+
+/// The state of a stream.
+pub(crate) struct StreamSlot<B: Backend> {
+    pub(crate) base: Base,
+    pub(crate) kind: Kind,
+    pub(crate) flags: Flags,
+    /// Gone once the handle is closing; TCP has none before it needs one.
+    pub(crate) socket: Option<Socket>,
+    /// The registration, from the first time it waits for something.
+    source: Option<Token>,
+    /// What the backend was told to watch for.
+    armed: Ready,
+    /// Reads and calls back. `None` while that runs.
+    reader: Option<Repeated<B, Token>>,
+    reads: List,
+    writes: List,
+    /// Reads and writes that are to call back.
+    done: List,
+    /// Bytes of writes that have neither left nor been told to have failed.
+    write_queue_size: usize,
+    connect: Option<Once<B, Ended>>,
+    /// How the connect went, if that was known at once.
+    connected: Option<io::Result<()>>,
+    shutdown: Option<Once<B, Ended>>,
+    listener: Option<Box<Listener<B>>>,
+    pub(crate) tcp: TcpOptions,
+}
+
+impl<B: Backend> fmt::Debug for StreamSlot<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSlot")
+            .field("socket", &self.socket)
+            .field("flags", &self.flags)
+            .field("armed", &self.armed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> StreamSlot<B> {
+    /// What the stream should be waiting for.
+    fn wanted(&self) -> Ready {
+        let mut wanted = Ready::NONE;
+        if self.flags.contains(Flags::CONNECTING) {
+            if self.connected.is_none() {
+                wanted |= Ready::WRITE;
+            }
+            return wanted;
+        }
+        if self.flags.contains(Flags::READING) || !self.reads.is_empty() || self.wants_peers() {
+            wanted |= Ready::READ;
+        }
+        if !self.writes.is_empty() {
+            wanted |= Ready::WRITE;
+        }
+        wanted
+    }
+
+    fn wants_peers(&self) -> bool {
+        self.listener.as_ref().is_some_and(|listener| listener.wants_peers())
+    }
+
+    /// Active is what reads or listens; requests keep the loop alive by themselves.
+    fn update_active(&mut self, active_handles: &mut usize) {
+        if self.flags.intersects(Flags::READING | Flags::LISTENING) {
+            self.base.start(active_handles);
+        } else {
+            self.base.stop(active_handles);
+        }
+    }
+}
+
+/// The streams of a loop.
+#[derive(Debug)]
+pub(crate) struct Streams<B: Backend> {
+    pub(crate) slots: Arena<StreamSlot<B>>,
+    transfers: Arena<Transfer<B>>,
+}
+
+impl<B: Backend> Default for Streams<B> {
+    fn default() -> Self {
+        Streams { slots: Arena::default(), transfers: Arena::default() }
+    }
+}
+
+impl<B: Backend> Streams<B> {
+    /// A stream that is neither closed nor closing.
+    pub(crate) fn open(&mut self, key: Token) -> io::Result<&mut StreamSlot<B>> {
+        open(&mut self.slots, key)
+    }
+
+    /// Such a stream, and beside it the transfers.
+    fn open_with_transfers(
+        &mut self,
+        key: Token,
+    ) -> io::Result<(&mut StreamSlot<B>, &mut Arena<Transfer<B>>)> {
+        Ok((open(&mut self.slots, key)?, &mut self.transfers))
+    }
+}
+
+fn open<B: Backend>(
+    slots: &mut Arena<StreamSlot<B>>,
+    key: Token,
+) -> io::Result<&mut StreamSlot<B>> {
+    let slot = slots.get_mut(key).ok_or_else(error::stale)?;
+    if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
+}
+
+impl<B: Backend> Loop<B> {
+    pub(crate) fn new_stream(&mut self, kind: Kind, socket: Option<Socket>) -> Token {
+        let base = self.new_base();
+        let connected =
+            if socket.is_some() { Flags::READABLE | Flags::WRITABLE } else { Flags::empty() };
+        self.streams.slots.insert(StreamSlot {
+            base,
+            kind,
+            flags: connected,
+            socket,
+            source: None,
+            armed: Ready::NONE,
+            reader: None,
+            reads: List::default(),
+            writes: List::default(),
+            done: List::default(),
+            write_queue_size: 0,
+            connect: None,
+            connected: None,
+            shutdown: None,
+            listener: None,
+            tcp: TcpOptions::default(),
+        })
+    }
+
+    /// Tells the backend what the stream now waits for, if that has changed. Registers the
+    /// socket the first time it waits for anything.
+    fn arm_stream(&mut self, key: Token) -> io::Result<()> {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
+        let wanted = slot.wanted();
+        if wanted == slot.armed {
+            return Ok(());
+        }
+        let Some(socket) = &slot.socket else { return Ok(()) };
+        match slot.source {
+            Some(source) => self.backend.modify(source, wanted, Mode::Level)?,
+            None => {
+                let raw = RawSource::of(socket);
+                let source = self.watch_for(Owner::Stream(key), raw, wanted)?;
+                if let Some(slot) = self.streams.slots.get_mut(key) {
+                    slot.source = Some(source);
+                }
+            }
+        }
+        if let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.armed = wanted;
+        }
+        Ok(())
+    }
+
+    /// As [`Loop::arm_stream`], for a stream whose registration cannot fail any more.
+    fn rearm_stream(&mut self, key: Token) {
+        let armed = self.arm_stream(key);
+        debug_assert!(armed.is_ok(), "a registered source can be modified: {armed:?}");
+    }
+
+    /// The stream's socket is ready. Each step finds what the callbacks of those before left.
+    pub(crate) fn stream_ready(&mut self, key: Token, ready: Ready) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        if slot.flags.contains(Flags::CONNECTING) {
+            self.connect_ready(key);
+        } else {
+            // Changed by a callback of the same batch?
+            let ready = ready & slot.armed;
+            if ready.contains(Ready::READ) {
+                if slot.listener.is_some() {
+                    self.accept_ready(key);
+                } else {
+                    self.read_ready(key);
+                }
+            }
+            if ready.contains(Ready::WRITE) {
+                self.write_ready(key);
+            }
+        }
+        self.rearm_stream(key);
+    }
+
+    /// Has the pending phase look at the stream, once.
+    fn feed_stream(&mut self, key: Token) {
+        if let Some(slot) = self.streams.slots.get_mut(key)
+            && !slot.flags.contains(Flags::FED)
+        {
+            slot.flags |= Flags::FED;
+            self.defer(move |lp| lp.stream_pending(key));
+        }
+    }
+
+    /// The pending phase: what was known at once is told now.
+    fn stream_pending(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        slot.flags -= Flags::FED;
+        self.tell_connected(key);
+        self.tell_done(key);
+        self.drain_stream(key);
+        self.rearm_stream(key);
+    }
+
+    /// The first half of closing: nobody is told yet, but the socket is gone.
+    pub(crate) fn stop_stream(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        slot.flags &= Flags::SHUTTING | Flags::CONNECTING;
+        slot.armed = Ready::NONE;
+        let (source, socket, reader) = (slot.source.take(), slot.socket.take(), slot.reader.take());
+        slot.update_active(&mut self.active_handles);
+        if let Some(source) = source {
+            self.unwatch(source);
+        }
+        drop(socket);
+        // Last: dropping what it captured may be anything.
+        drop(reader);
+    }
+
+    /// Before the close callback: requests that have not called back do so now.
+    ///
+    /// A panic leaves the others, and the next call goes on with them.
+    pub(crate) fn settle_stream(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        if slot.connect.is_some() {
+            slot.connected.get_or_insert_with(|| Err(error::cancelled()));
+        }
+        self.tell_connected(key);
+        self.cancel_transfers(key);
+        self.tell_done(key);
+        self.cancel_shutdown(key);
+        self.cancel_accepts(key);
+    }
+
+    /// Calls what may panic; then `mend` puts things in order before the panic goes on.
+    fn guarded(
+        &mut self,
+        key: Token,
+        mend: fn(&mut Loop<B>, Token),
+        call: impl FnOnce(&mut Loop<B>),
+    ) {
+        struct Guard<'a, B: Backend>(&'a mut Loop<B>, Token, fn(&mut Loop<B>, Token));
+        impl<B: Backend> Drop for Guard<'_, B> {
+            fn drop(&mut self) {
+                self.2(self.0, self.1);
+            }
+        }
+        let guard = Guard(self, key, mend);
+        call(&mut *guard.0);
+        std::mem::forget(guard);
+    }
+}

@@ -1,0 +1,57 @@
+//! Shutting down the writing side, when all is written.
+
+use std::io;
+use std::net::Shutdown;
+
+use poll_core::{Backend, Token};
+
+use super::{Ended, Flags, Stream};
+use crate::callback::Once;
+use crate::{Loop, error};
+
+pub(super) fn shutdown<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>) + 'static,
+) -> io::Result<()> {
+    let key = stream.stream_key();
+    let slot = lp.streams.slots.get_mut(key).ok_or_else(error::stale)?;
+    if slot.base.is_closing() || !slot.flags.contains(Flags::WRITABLE) {
+        return Err(error::not_connected());
+    }
+    slot.flags -= Flags::WRITABLE;
+    slot.flags |= Flags::SHUTTING;
+    slot.shutdown = Some(Once::new(move |lp: &mut Loop<B>, (key, result): Ended| {
+        callback(lp, S::from_stream_key(key), result);
+    }));
+    lp.active_requests += 1;
+    lp.feed_stream(key);
+    Ok(())
+}
+
+impl<B: Backend> Loop<B> {
+    /// Shuts down a stream that is to be, once all is written and told.
+    pub(super) fn drain_stream(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let Some(socket) = &slot.socket else { return };
+        let busy = !slot.writes.is_empty() || !slot.done.is_empty();
+        if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
+            return;
+        }
+        let result = socket.shutdown(Shutdown::Write);
+        self.tell_shutdown(key, result);
+    }
+
+    fn tell_shutdown(&mut self, key: Token, result: io::Result<()>) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        slot.flags -= Flags::SHUTTING;
+        let Some(callback) = slot.shutdown.take() else { return };
+        self.active_requests -= 1;
+        callback.call(self, (key, result));
+    }
+
+    /// The stream is closing.
+    pub(super) fn cancel_shutdown(&mut self, key: Token) {
+        self.tell_shutdown(key, Err(error::cancelled()));
+    }
+}

@@ -1,0 +1,280 @@
+//! Writing: at once if nothing is queued, in order always, told later.
+
+use std::io::{self, IoSlice};
+
+use poll_core::{Backend, Token};
+use socket2::Socket;
+
+use super::stored::Stored;
+use super::transfers::{State, Transfer};
+use super::{Flags, Stream};
+use crate::buffers::IoBuf;
+use crate::{Loop, error, sys};
+
+/// Requests that one readiness event writes, so that one busy stream does not starve the rest.
+const WRITES_PER_EVENT: usize = 32;
+
+/// Pieces that one system call takes: 1 KiB of stack.
+const PIECES_PER_CALL: usize = 64;
+
+/// A write that has not called back: the key to [cancel](Write::cancel) it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Write(Token);
+
+impl Write {
+    /// Gives up what has not been written yet; returns how many bytes have. The callback
+    /// comes all the same, in the pending phase, with `ECANCELED` and the buffer; it does not
+    /// wait for the writes before it.
+    ///
+    /// The peer of a write that is cancelled halfway sees the next one follow the first half.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it has called back, or is about to because all of it is written.
+    pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<usize> {
+        lp.cancel_transfer(self.0, State::Writing)
+    }
+}
+
+pub(super) fn write<S: Stream, B: Backend, T: IoBuf>(
+    stream: S,
+    lp: &mut Loop<B>,
+    buf: T,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
+) -> io::Result<Write> {
+    let told = move |lp: &mut Loop<B>, key, result, buf| {
+        callback(lp, S::from_stream_key(key), result, buf);
+    };
+    lp.queue_write(stream.stream_key(), Stored::writing(buf, told)).map(Write)
+}
+
+/// How far a write came.
+enum Progress {
+    Complete,
+    Blocked,
+    Failed(io::Error),
+}
+
+impl<B: Backend> Loop<B> {
+    fn queue_write(&mut self, key: Token, stored: Stored<B>) -> io::Result<Token> {
+        let (slot, transfers) = self.streams.open_with_transfers(key)?;
+        let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
+        if !slot.flags.contains(Flags::WRITABLE) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let pieces = stored.pieces();
+        if pieces == 0 {
+            let why = "a write needs a buffer: a list of none was given";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let size = (0..pieces).map(|index| stored.piece(index).len()).sum();
+        let mut transfer = Transfer::new(stored, key, State::Writing, size);
+
+        let idle = slot.writes.is_empty() && slot.write_queue_size == 0;
+        let progress = if idle && !slot.flags.contains(Flags::CONNECTING) {
+            push(socket, &mut transfer, slot.flags.contains(Flags::BLOCKING))
+        } else {
+            Progress::Blocked
+        };
+        slot.write_queue_size += transfer.left;
+        let write = transfers.insert(transfer);
+        slot.writes.push(transfers, write);
+        self.active_requests += 1;
+        match progress {
+            Progress::Complete => self.finish_transfer(key, write, None),
+            Progress::Failed(error) => self.finish_transfer(key, write, Some(error)),
+            Progress::Blocked => {
+                if let Err(error) = self.arm_stream(key) {
+                    self.finish_transfer(key, write, Some(error));
+                }
+            }
+        }
+        Ok(write)
+    }
+
+    /// Moves a transfer from its list to that of those that are to call back.
+    fn finish_transfer(&mut self, key: Token, transfer: Token, error: Option<io::Error>) {
+        let transfers = &mut self.streams.transfers;
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let Some(state) = transfers.get(transfer).map(|transfer| transfer.state) else { return };
+        match state {
+            State::Writing => slot.writes.unlink(transfers, transfer),
+            State::Reading => slot.reads.unlink(transfers, transfer),
+            State::Done => return,
+        }
+        slot.done.push(transfers, transfer);
+        if let Some(transfer) = transfers.get_mut(transfer) {
+            transfer.state = State::Done;
+            transfer.error = error;
+        }
+        self.feed_stream(key);
+    }
+
+    /// Cancels a request; returns how many bytes it had moved.
+    pub(super) fn cancel_transfer(&mut self, transfer: Token, state: State) -> io::Result<usize> {
+        let found = self.streams.transfers.get(transfer).filter(|it| it.state == state);
+        let found = found.ok_or_else(error::stale_request)?;
+        let (key, moved) = (found.stream, found.moved);
+        self.finish_transfer(key, transfer, Some(error::cancelled()));
+        self.rearm_stream(key);
+        Ok(moved)
+    }
+
+    /// The stream is closing: all requests that wait are cancelled, writes before reads.
+    pub(super) fn cancel_transfers(&mut self, key: Token) {
+        while let Some(slot) = self.streams.slots.get(key)
+            && let Some(transfer) = slot.writes.first().or(slot.reads.first())
+        {
+            self.finish_transfer(key, transfer, Some(error::cancelled()));
+        }
+    }
+
+    /// The writes in the queue have nowhere to go.
+    pub(super) fn fail_writes(&mut self, key: Token, error: impl Fn() -> io::Error) {
+        while let Some(slot) = self.streams.slots.get(key)
+            && let Some(write) = slot.writes.first()
+        {
+            self.finish_transfer(key, write, Some(error()));
+        }
+    }
+
+    /// There is room to write.
+    pub(super) fn write_ready(&mut self, key: Token) {
+        for _ in 0..WRITES_PER_EVENT {
+            let Some(slot) = self.streams.slots.get_mut(key) else { return };
+            let Some(write) = slot.writes.first() else { break };
+            let Some(transfer) = self.streams.transfers.get_mut(write) else { break };
+            let Some(socket) = &slot.socket else { break };
+            let before = transfer.left;
+            let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
+            slot.write_queue_size -= before - transfer.left;
+            match progress {
+                Progress::Complete => self.finish_transfer(key, write, None),
+                Progress::Blocked => break,
+                Progress::Failed(error) => {
+                    // What is queued behind would follow half a write, if anything.
+                    let code = error.raw_os_error();
+                    let kind = error.kind();
+                    self.finish_transfer(key, write, Some(error));
+                    self.fail_writes(key, || {
+                        code.map_or_else(|| kind.into(), io::Error::from_raw_os_error)
+                    });
+                    break;
+                }
+            }
+        }
+        self.tell_done(key);
+        self.drain_stream(key);
+    }
+
+    /// Calls back for the requests that are done by now.
+    pub(super) fn tell_done(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        // Those that the callbacks below add wait for the next pending phase.
+        let Some(last) = slot.done.last() else { return };
+        loop {
+            let Some(slot) = self.streams.slots.get_mut(key) else { return };
+            let Some(first) = slot.done.first() else { return };
+            slot.done.unlink(&mut self.streams.transfers, first);
+            let Some(transfer) = self.streams.transfers.remove(first) else { return };
+            slot.write_queue_size -= transfer.left;
+            self.active_requests -= 1;
+            let Transfer { stored, moved, error, .. } = transfer;
+            let result = error.map_or(Ok(moved), Err);
+            // The rest must not wait for more to be done.
+            self.guarded(key, |lp, key| lp.feed_stream(key), |lp| stored.tell(lp, key, result));
+            if first == last {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn try_write(&mut self, key: Token, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        let slot = self.streams.open(key)?;
+        let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
+        if !slot.flags.contains(Flags::WRITABLE) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
+        if queued || slot.flags.contains(Flags::CONNECTING) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        send(socket, bufs)
+    }
+}
+
+/// Writes as much as goes now.
+fn push<B: Backend>(socket: &Socket, transfer: &mut Transfer<B>, blocking: bool) -> Progress {
+    let pieces = transfer.stored.pieces();
+    while transfer.left > 0 {
+        let (result, offered) = if pieces - transfer.piece == 1 {
+            let bytes = &transfer.stored.piece(transfer.piece)[transfer.offset..];
+            (send(socket, &[IoSlice::new(bytes)]), bytes.len())
+        } else {
+            send_pieces(socket, transfer, pieces)
+        };
+        match result {
+            Ok(sent) => {
+                advance(transfer, sent);
+                if sent < offered && !blocking {
+                    return Progress::Blocked;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Blocked,
+            Err(error) => return Progress::Failed(error),
+        }
+    }
+    Progress::Complete
+}
+
+/// Writes several pieces at once; returns how that went, and how much was offered.
+fn send_pieces<B: Backend>(
+    socket: &Socket,
+    transfer: &Transfer<B>,
+    pieces: usize,
+) -> (io::Result<usize>, usize) {
+    let mut slices = [IoSlice::new(&[]); PIECES_PER_CALL];
+    let (mut count, mut offered, mut skip) = (0, 0, transfer.offset);
+    for (slice, index) in slices.iter_mut().zip(transfer.piece..pieces) {
+        *slice = IoSlice::new(&transfer.stored.piece(index)[skip..]);
+        skip = 0;
+        offered += slice.len();
+        count += 1;
+    }
+    (send(socket, &slices[..count]), offered)
+}
+
+/// Moves on to the first byte that is not written.
+fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
+    transfer.moved += sent;
+    transfer.left -= sent;
+    if transfer.left == 0 {
+        return;
+    }
+    transfer.offset += sent;
+    loop {
+        let len = transfer.stored.piece(transfer.piece).len();
+        if transfer.offset < len {
+            return;
+        }
+        transfer.offset -= len;
+        transfer.piece += 1;
+    }
+}
+
+/// One system call. A lack of kernel memory for now is as good as a full socket.
+fn send(socket: &Socket, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        let sent = match bufs {
+            [buf] => socket.send_with_flags(buf, sys::SEND_FLAGS),
+            bufs => socket.send_vectored_with_flags(bufs, sys::SEND_FLAGS),
+        };
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(sys::NO_BUFFER) => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            result => return result,
+        }
+    }
+}
