@@ -401,7 +401,7 @@ fn disturbed<T: Backend>(mut lp: Loop<T>, disturb: impl Fn() + Sync) {
                 thread::sleep(2 * MS);
             }
         });
-        let result = lp.run(RunMode::Default);
+        let result = lp.run(RunMode::Once);
         over.store(true, Ordering::SeqCst);
         assert!(!result.expect("a run that is disturbed"), "nothing is left");
     });
