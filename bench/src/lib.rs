@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run --release -p bench                        # all of it, in about a minute
 //! cargo run --release -p bench --features libuv       # with libuv, which is then 1×
-//! cargo run --release -p bench -- --suite turns,wait --backend epoll,uring --peer mio
+//! cargo run --release -p bench -- --suite turns,wait --backend epoll,uring --peer hand,mio
 //! cargo run --release -p bench -- --full --rounds 15 --json now.json
 //! cargo run --release -p bench -- compare before.json now.json
 //! ```

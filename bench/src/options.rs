@@ -18,6 +18,10 @@ pub struct Options {
     #[arg(short, long = "suite", value_name = "NAME", value_delimiter = ',')]
     suites: Vec<String>,
 
+    /// Only scenarios whose name contains one of these
+    #[arg(long = "scenario", value_name = "TEXT", value_delimiter = ',')]
+    scenarios: Vec<String>,
+
     /// Only these of our backends
     #[arg(short, long = "backend", value_name = "NAME", value_delimiter = ',')]
     backends: Vec<String>,
@@ -95,6 +99,13 @@ impl Options {
         let mut suites = suites::all(self.scale(), which);
         suites
             .retain(|suite| self.suites.is_empty() || self.suites.iter().any(|n| n == suite.name));
+        for suite in &mut suites {
+            suite.scenarios.retain(|scenario| {
+                let mut parts = self.scenarios.iter();
+                self.scenarios.is_empty() || parts.any(|part| scenario.name.contains(part.as_str()))
+            });
+        }
+        suites.retain(|suite| !suite.scenarios.is_empty());
         for scenario in suites.iter_mut().flat_map(|suite| &mut suite.scenarios) {
             scenario.entrants.contestants.retain(|contestant| self.wants(contestant));
             let backends = &self.backends;

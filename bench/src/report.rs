@@ -10,7 +10,7 @@ use crate::stats::Verdict;
 use crate::suite::{Suite, Unit};
 
 /// How wide a value, its ratio, its spread and its mark are, with the gap before them.
-const CELL: usize = 24;
+const CELL: usize = 25;
 
 /// How a report may look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,7 +146,7 @@ fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
     };
     let spread = style.faint(&format!("{spread:>6}"));
     if is_baseline {
-        return format!("{value:>9}{:>7}{spread}  ", "1×");
+        return format!("{value:>9}{:>8}{spread}  ", "1×");
     }
     let mark = match entry.verdict {
         Verdict::Ahead => '+',
@@ -154,7 +154,7 @@ fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
         Verdict::Behind => '-',
         Verdict::NoConclusion => '?',
     };
-    let ratio = style.verdict(entry.verdict, &format!("{:>7}", times(entry.ratio.median)));
+    let ratio = style.verdict(entry.verdict, &format!("{:>8}", times(entry.ratio.median)));
     let mark = style.verdict(entry.verdict, &format!(" {mark}"));
     format!("{value:>9}{ratio}{spread}{mark}")
 }
