@@ -197,8 +197,13 @@ impl<B: Backend> Loop<B> {
         }
         let Some(mut callback) = slot.callback.take() else { return };
         let timer = Timer(key);
-        // A timer whose callback is gone must not fire again.
-        self.call(&mut callback, timer, |lp, timer| drop(timer.stop(lp)));
+        self.call(&mut callback, timer, |lp, timer| {
+            drop(timer.stop(lp));
+            // Without a callback there is nothing to do again.
+            if let Some(slot) = lp.timers.slots.get_mut(timer.0) {
+                slot.started = slot.callback.is_some();
+            }
+        });
         if let Some(slot) = self.timers.slots.get_mut(key) {
             // Kept even if stopped, for `again`; unless there is a new one.
             slot.callback.get_or_insert(callback);
