@@ -18,12 +18,17 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 10] = [
+    "embedding",
+    "panics::in_a_signal",
+    "polls::a_thousand_at_once",
     "scale",
+    "signals",
     "surroundings",
     "timeouts::are_not_absurdly_late",
     "timeouts::zero_does_not_wait",
     "wakes::from_many_threads",
+    "work::the_environment_sets_the_size",
 ];
 
 /// Held for reading by ordinary cases, for writing by those that run alone.
@@ -32,7 +37,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 18] = [
+pub const POINTS: [&str; 25] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -51,6 +56,13 @@ pub const POINTS: [&str; 18] = [
     "Closing",
     "Timers",
     "Watchers",
+    "Asyncs",
+    "Polls",
+    "Signals",
+    "Work",
+    "Metrics",
+    "Panics",
+    "Embedding",
 ];
 
 /// One case for one kind of backend.

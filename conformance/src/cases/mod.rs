@@ -1,16 +1,22 @@
 //! The cases, a module for each point of poll-core's contract and of uv-core's behaviour.
 
+pub mod asyncs;
 pub mod changes;
 pub mod closing;
 pub mod conditions;
 pub mod deregister;
+pub mod embedding;
 pub mod handles;
 pub mod memory;
+pub mod metrics;
 pub mod mistakes;
 pub mod modes;
 pub mod operations;
+pub mod panics;
+pub mod polls;
 pub mod running;
 pub mod scale;
+pub mod signals;
 pub mod silence;
 pub mod surroundings;
 pub mod time;
@@ -18,6 +24,7 @@ pub mod timeouts;
 pub mod timers;
 pub mod wakes;
 pub mod watchers;
+pub mod work;
 
 /// The one list of all cases: `point group: case…;`. Calls the macro `$then` of
 /// this crate with `$args` and the list.
@@ -230,6 +237,110 @@ macro_rules! __list_of_cases {
                 let_go_of_their_callback_when_stopped
                 run_in_order_by_the_thousand
                 only_idle_ones_keep_the_poll_from_blocking;
+            19 asyncs:
+                sends_coalesce
+                sends_wait_for_the_loop_to_run
+                a_send_in_the_callback_makes_another_call
+                are_called_in_the_order_they_were_made
+                wake_a_loop_that_waits
+                no_send_is_lost
+                from_a_signal_handler
+                sends_to_a_closed_handle_are_errors
+                keep_the_loop_unless_unreferenced
+                one_may_close_another
+                channels_deliver_all_in_order
+                channels_wake_the_loop_once_for_many
+                channels_take_what_their_callback_sends
+                channels_closed_in_mid_batch_deliver_no_more
+                channels_that_are_closed_give_values_back
+                channels_take_values_of_any_size;
+            20 polls:
+                tell_what_was_asked_for
+                repeat_while_it_holds
+                starting_again_replaces_all
+                starting_for_nothing_stops
+                a_stopped_poll_is_not_called
+                a_closed_poll_is_not_called
+                a_reused_number_is_another_source
+                a_descriptor_has_one_poll
+                a_regular_file_is_refused
+                descriptors_become_non_blocking
+                a_half_close_is_a_disconnect
+                urgent_data_is_prioritized
+                a_hang_up_is_all_that_was_asked_for
+                an_error_stops_the_poll
+                the_owner_is_kept_until_closed
+                one_may_close_itself
+                a_thousand_at_once
+                silent_polls_do_not_disturb_timers;
+            21 signals:
+                wake_a_loop_that_waits
+                are_counted
+                reach_every_handle
+                reach_every_loop
+                come_from_any_thread
+                one_shots_end_with_the_first
+                one_shots_and_others_mix
+                one_shots_are_told_last
+                starting_again_swaps_the_callback
+                another_number_moves_the_handle
+                the_last_stop_restores_what_was_before
+                one_may_stop_or_close_itself
+                a_closed_handle_is_not_told
+                earlier_signals_are_not_told
+                a_one_shot_may_start_anew
+                one_shots_alone_let_the_second_through
+                are_told_last_of_a_batch
+                handlers_leave_system_calls_alone
+                impossible_numbers_are_refused
+                keep_the_loop_unless_unreferenced;
+            22 work:
+                results_come_back
+                results_have_any_size
+                panics_are_errors
+                callbacks_wait_for_the_loop
+                queued_work_can_be_cancelled
+                running_work_cannot_be_cancelled
+                starts_in_order
+                slow_work_leaves_threads
+                pools_are_independent
+                pools_say_what_they_have
+                threads_have_a_name
+                work_ends_with_its_loop
+                a_dropped_pool_runs_what_is_queued
+                ten_thousand_jobs
+                the_environment_sets_the_size;
+            23 metrics:
+                iterations_are_counted
+                events_are_counted
+                idle_time_is_zero_unless_measured
+                idle_time_grows_while_the_loop_blocks
+                idle_time_includes_the_wait_under_way
+                polls_that_do_not_block_are_not_idle;
+            24 panics:
+                in_a_timer
+                in_an_idle
+                in_a_prepare
+                in_a_check
+                in_an_async
+                in_a_channel
+                in_a_poll
+                in_a_work_callback
+                in_a_close_callback
+                in_a_deferred_callback
+                leave_the_rest_of_a_wait
+                leave_a_loop_that_drops
+                in_a_signal;
+            25 embedding:
+                the_timeout_says_how_long
+                loops_in_many_threads
+                no_descriptor_is_left_behind
+                another_poller_drives_the_loop
+                a_loop_runs_inside_another
+                a_forked_child_carries_on
+                what_came_before_a_fork_is_the_parents
+                work_in_flight_is_cancelled_in_a_child
+                a_parent_survives_careless_children;
         }
     };
 }

@@ -2,7 +2,10 @@
 
 #[cfg(unix)]
 pub(crate) mod child;
+#[cfg(unix)]
+pub(crate) mod dispositions;
 pub(crate) mod files;
+pub(crate) mod gate;
 pub(crate) mod limits;
 pub(crate) mod loops;
 pub(crate) mod observe;

@@ -1,0 +1,499 @@
+//! Point 22: work on other threads.
+
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use poll_core::Backend;
+use uv_core::{Check, Handle, Lane, Loop, Pool, RunMode, Work, WorkError};
+
+use crate::support::gate::Gate;
+use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::observe::{SHORT, SOON};
+use crate::support::trace::{Count, Trace};
+use crate::{Lab, Verdict};
+
+/// A pool of `threads` threads.
+fn pool(threads: usize) -> Pool {
+    Pool::new(threads).unwrap_or_else(|error| panic!("a pool of {threads}: {error}"))
+}
+
+/// Queues work in the fast lane.
+fn queue<T: Backend, R: Send + 'static>(
+    lp: &mut Loop<T>,
+    pool: &Pool,
+    work: impl FnOnce() -> R + Send + 'static,
+    done: impl FnOnce(&mut Loop<T>, Result<R, WorkError>) + 'static,
+) -> Work {
+    lp.queue_work_on(pool, Lane::Cpu, work, done).expect("queued work")
+}
+
+/// Occupies all threads of a pool until the gate is opened.
+fn block<T: Backend>(lp: &mut Loop<T>, pool: &Pool) -> Gate {
+    let gate = Gate::default();
+    for _ in 0..pool.threads() {
+        let at = gate.clone();
+        queue(lp, pool, move || at.pass(), |_, done| done.expect("opened in the end"));
+    }
+    gate.await_waiting(pool.threads());
+    gate
+}
+
+fn kind(result: std::io::Result<()>) -> Result<(), ErrorKind> {
+    result.map_err(|error| error.kind())
+}
+
+/// What work returns comes to its callback as it is, in the loop's thread.
+pub fn results_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (here, done) = (thread::current().id(), Count::default());
+    let counted = done.clone();
+    let on_other_thread = move || (thread::current().id(), String::from("a result"));
+    lp.queue_work(on_other_thread, move |_, result| {
+        let (there, text) = result.expect("a result");
+        assert_eq!(text, "a result");
+        assert_ne!(there, here, "on another thread");
+        assert_eq!(thread::current().id(), here, "called back in the loop's");
+        counted.add();
+    })
+    .expect("queued work");
+    run_to_the_end(&mut lp);
+    assert_eq!(done.get(), 1, "called back once");
+    Ok(())
+}
+
+/// Results of any size and alignment, and none at all.
+pub fn results_have_any_size<T: Backend>(lab: &Lab<T>) -> Verdict {
+    #[repr(align(64))]
+    struct Aligned(u8);
+    let (mut lp, pool) = (new_loop(lab)?, pool(2));
+    let done = Count::default();
+    let counted = done.clone();
+    queue(
+        &mut lp,
+        &pool,
+        || (),
+        move |_, result| {
+            result.expect("a result of no size");
+            counted.add();
+        },
+    );
+    let counted = done.clone();
+    queue(
+        &mut lp,
+        &pool,
+        || [7_u8; 10_000],
+        move |_, page| {
+            let page = page.expect("a result of many words");
+            assert!(page.iter().all(|&byte| byte == 7), "as it was returned");
+            counted.add();
+        },
+    );
+    let (counted, large) = (done.clone(), [3_u64; 200]);
+    queue(
+        &mut lp,
+        &pool,
+        move || large.iter().sum::<u64>(),
+        move |_, result| {
+            assert_eq!(result.expect("a result"), 600, "from a closure of many words");
+            counted.add();
+        },
+    );
+    let counted = done.clone();
+    queue(
+        &mut lp,
+        &pool,
+        || Aligned(9),
+        move |_, value| {
+            let value = value.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((value.0, (&raw const value).addr() % 64), (9, 0));
+            counted.add();
+        },
+    );
+    run_to_the_end(&mut lp);
+    assert_eq!(done.get(), 4);
+    Ok(())
+}
+
+/// A panic in work is an error of that work: the thread, the pool and the loop go on.
+pub fn panics_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(1));
+    let errors = Rc::new(std::cell::RefCell::new(Vec::new()));
+    for _ in 0..3 {
+        let seen = Rc::clone(&errors);
+        // Without a message on the standard error stream.
+        let panics = || std::panic::resume_unwind(Box::new("on purpose"));
+        queue(&mut lp, &pool, panics, move |_, result: Result<(), _>| {
+            seen.borrow_mut().push(result.expect_err("it panicked").to_string());
+        });
+    }
+    let done = Count::default();
+    let counted = done.clone();
+    queue(
+        &mut lp,
+        &pool,
+        || {},
+        move |_, result| {
+            result.expect("the pool goes on");
+            counted.add();
+        },
+    );
+    run_to_the_end(&mut lp);
+    assert_eq!(*errors.borrow(), ["the work panicked: on purpose"; 3]);
+    assert_eq!(done.get(), 1);
+    Ok(())
+}
+
+/// Callbacks come out of the poll, never out of the call that queues or cancels; meanwhile
+/// the loop is alive.
+pub fn callbacks_wait_for_the_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(1));
+    let trace = Trace::default();
+    let check = Check::new(&mut lp);
+    check.start(&mut lp, trace.noting("check")).expect("a check");
+    check.unreference(&mut lp).expect("an open check");
+    assert!(!lp.alive(), "nothing to do");
+    let (done, last) = (trace.clone(), trace.clone());
+    let second_pool = pool.clone();
+    queue(
+        &mut lp,
+        &pool,
+        || {},
+        move |lp, _| {
+            done.note("first");
+            queue(lp, &second_pool, || {}, move |_, _| last.note("second"));
+            done.note("queued");
+        },
+    );
+    while pool.queued() + pool.active() > 0 {
+        thread::yield_now();
+    }
+    trace.expect(&[], "done, and the loop does not run");
+    assert!(lp.alive(), "a callback is due");
+    run(&mut lp, RunMode::Once);
+    trace.expect(&["first", "queued", "check"], "in the poll");
+    assert!(lp.alive(), "more was queued");
+    run_to_the_end(&mut lp);
+    trace.expect(&["second", "check"], "in a later poll");
+    Ok(())
+}
+
+/// Work that has not begun can be cancelled: it never runs, what it captured is dropped,
+/// and its callback comes with the news though every thread is busy.
+pub fn queued_work_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(2));
+    let gate = block(&mut lp, &pool);
+    let (trace, held) = (Trace::default(), Arc::new(()));
+    let requests = ["one", "two", "three"].map(|name| {
+        let (noted, kept) = (trace.clone(), Arc::clone(&held));
+        let never = move || drop(kept);
+        queue(&mut lp, &pool, never, move |_, result| match result {
+            Err(WorkError::Cancelled) => noted.note(name),
+            other => panic!("{name} was cancelled, but: {other:?}"),
+        })
+    });
+    assert_eq!(Arc::strong_count(&held), 4);
+    for request in [requests[0], requests[2], requests[1]] {
+        request.cancel(&mut lp).expect("queued work");
+        assert_eq!(kind(request.cancel(&mut lp)), Err(ErrorKind::ResourceBusy), "cancelled");
+    }
+    assert_eq!(Arc::strong_count(&held), 1, "what they captured is dropped");
+    trace.expect(&[], "never inline");
+    run(&mut lp, RunMode::Once);
+    trace.expect(&["one", "three", "two"], "in the order of cancelling");
+    assert_eq!(gate.waiting(), 2, "both threads are busy");
+    assert_eq!(kind(requests[0].cancel(&mut lp)), Err(ErrorKind::NotFound), "called back");
+    gate.open();
+    run_to_the_end(&mut lp);
+    Ok(())
+}
+
+/// Work that has begun cannot be cancelled: it goes on, and has a result.
+pub fn running_work_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(1));
+    let (gate, done) = (Gate::default(), Count::default());
+    let (at, counted) = (gate.clone(), done.clone());
+    let work = move || {
+        at.pass();
+        42
+    };
+    let request = queue(&mut lp, &pool, work, move |_, result| {
+        assert_eq!(result.expect("not cancelled"), 42);
+        counted.add();
+    });
+    gate.await_waiting(1);
+    assert_eq!(kind(request.cancel(&mut lp)), Err(ErrorKind::ResourceBusy), "it runs");
+    gate.open();
+    while pool.active() > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(kind(request.cancel(&mut lp)), Err(ErrorKind::ResourceBusy), "it has run");
+    run_to_the_end(&mut lp);
+    assert_eq!(kind(request.cancel(&mut lp)), Err(ErrorKind::NotFound), "it has called back");
+    assert_eq!(done.get(), 1);
+    Ok(())
+}
+
+/// Work starts in the order it was queued, from whichever loop.
+pub fn starts_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut one, mut two, pool) = (new_loop(lab)?, new_loop(lab)?, pool(1));
+    let gate = block(&mut one, &pool);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for index in 0..1_000 {
+        let order = Arc::clone(&order);
+        let lp = if index % 3 == 0 { &mut one } else { &mut two };
+        let lane = if index % 2 == 0 { Lane::Cpu } else { Lane::Slow };
+        let work = move || order.lock().expect("no panic").push(index);
+        lp.queue_work_on(&pool, lane, work, |_, _| {}).expect("queued work");
+    }
+    gate.open();
+    run_to_the_end(&mut one);
+    run_to_the_end(&mut two);
+    let ran = order.lock().expect("no panic");
+    assert!(ran.iter().copied().eq(0..1_000), "out of order: {ran:?}");
+    Ok(())
+}
+
+/// Slow work occupies at most half of the threads, rounded up: work of the other kind gets
+/// through, whatever stands before it.
+pub fn slow_work_leaves_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for threads in [1, 2, 3, 4, 5] {
+        let (mut lp, pool) = (new_loop(lab)?, pool(threads));
+        let (gate, limit) = (Gate::default(), threads.div_ceil(2));
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..10 {
+            let at = (gate.clone(), Arc::clone(&running), Arc::clone(&most));
+            let slow = move || {
+                let (gate, running, most) = at;
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                gate.pass();
+                running.fetch_sub(1, Ordering::SeqCst);
+            };
+            lp.queue_work_on(&pool, Lane::Slow, slow, |_, _| {}).expect("queued work");
+        }
+        gate.await_waiting(limit);
+        if threads > 1 {
+            let fast = Count::default();
+            for _ in 0..20 {
+                let counted = fast.clone();
+                queue(
+                    &mut lp,
+                    &pool,
+                    || {},
+                    move |_, _| {
+                        counted.add();
+                    },
+                );
+            }
+            while fast.get() < 20 {
+                run(&mut lp, RunMode::Once);
+            }
+            assert_eq!(gate.waiting(), limit, "slow work at a time, of {threads} threads");
+        }
+        gate.open();
+        run_to_the_end(&mut lp);
+        assert_eq!(most.load(Ordering::SeqCst), limit, "at most, of {threads} threads");
+    }
+    Ok(())
+}
+
+/// Pools do not wait for each other: what keeps one busy is nothing to the next, nor to the
+/// process's own.
+pub fn pools_are_independent<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, busy, free) = (new_loop(lab)?, pool(2), pool(1));
+    let gate = block(&mut lp, &busy);
+    let done = Count::default();
+    for _ in 0..10 {
+        let counted = done.clone();
+        queue(
+            &mut lp,
+            &free,
+            || {},
+            move |_, _| {
+                counted.add();
+            },
+        );
+        let counted = done.clone();
+        lp.queue_work(
+            || {},
+            move |_, _| {
+                counted.add();
+            },
+        )
+        .expect("queued work");
+    }
+    while done.get() < 20 {
+        run(&mut lp, RunMode::Once);
+    }
+    assert_eq!(gate.waiting(), 2);
+    gate.open();
+    run_to_the_end(&mut lp);
+    Ok(())
+}
+
+/// A pool says how many threads it has, how much waits and how much runs; sizes that make
+/// no sense are refused.
+pub fn pools_say_what_they_have<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for threads in [0, 1_025, usize::MAX] {
+        let refused = Pool::new(threads).map(drop).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::InvalidInput), "{threads} threads");
+    }
+    let (mut lp, pool) = (new_loop(lab)?, pool(3));
+    assert_eq!((pool.threads(), pool.queued(), pool.active()), (3, 0, 0));
+    let gate = block(&mut lp, &pool);
+    for _ in 0..5 {
+        queue(&mut lp, &pool, || {}, |_, _| {});
+    }
+    assert_eq!((pool.threads(), pool.queued(), pool.active()), (3, 5, 3));
+    gate.open();
+    run_to_the_end(&mut lp);
+    let started = Instant::now();
+    while pool.active() > 0 {
+        assert!(started.elapsed() < SOON, "all has run, and something is active");
+        thread::yield_now();
+    }
+    assert_eq!((pool.threads(), pool.queued()), (3, 0));
+    Ok(())
+}
+
+/// The threads of a pool have a name, by which debuggers and profilers show them.
+pub fn threads_have_a_name<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(1));
+    let name = || thread::current().name().map(str::to_owned);
+    let named = |_: &mut Loop<T>, name: Result<Option<String>, _>| {
+        assert_eq!(name.expect("a result").as_deref(), Some("uv-worker"));
+    };
+    queue(&mut lp, &pool, name, named);
+    lp.queue_work(name, named).expect("queued work");
+    run_to_the_end(&mut lp);
+    Ok(())
+}
+
+/// A loop that is dropped takes its work along: what has not begun never runs, what runs
+/// is waited for by nobody, and all that was captured or returned is dropped.
+pub fn work_ends_with_its_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(1));
+    let (gate, result, captured) = (Gate::default(), Arc::new(()), Rc::new(()));
+    let (at, returned, kept) = (gate.clone(), Arc::clone(&result), Rc::clone(&captured));
+    let work = move || {
+        at.pass();
+        returned
+    };
+    queue(&mut lp, &pool, work, move |_, _| panic!("a callback of {kept:?} without a loop"));
+    gate.await_waiting(1);
+    for _ in 0..10 {
+        let (held, kept) = (Arc::clone(&result), Rc::clone(&captured));
+        let never = move || panic!("work that was queued ran: {held:?}");
+        queue(&mut lp, &pool, never, move |_, _: Result<(), _>| drop(kept));
+    }
+    drop(lp);
+    assert_eq!(Arc::strong_count(&result), 2, "that which runs has the other");
+    assert_eq!(Rc::strong_count(&captured), 1, "what callbacks captured");
+    gate.open();
+    let started = Instant::now();
+    while Arc::strong_count(&result) > 1 {
+        assert!(started.elapsed() < SOON, "a result that nobody takes is kept");
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+/// A pool whose last clone is gone still runs what was queued, and then its threads end.
+pub fn a_dropped_pool_runs_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
+    struct Flag(Arc<AtomicUsize>);
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    thread_local!(static ENDS: std::cell::RefCell<Option<Flag>> = const { std::cell::RefCell::new(None) });
+    let (mut lp, pool) = (new_loop(lab)?, pool(2));
+    let (gate, done, ended) = (block(&mut lp, &pool), Count::default(), Arc::default());
+    for _ in 0..100 {
+        let (counted, ended) = (done.clone(), Arc::clone(&ended));
+        let work = move || {
+            let _ = thread::sleep(Duration::from_micros(10));
+            ENDS.set(Some(Flag(ended)));
+        };
+        queue(&mut lp, &pool, work, move |_, result| {
+            result.expect("not cancelled");
+            counted.add();
+        });
+    }
+    drop(pool);
+    gate.open();
+    run_to_the_end(&mut lp);
+    assert_eq!(done.get(), 100);
+    let started = Instant::now();
+    // Each replaced flag counts too: the last of each thread goes when the thread ends.
+    while ended.load(Ordering::SeqCst) < 100 {
+        assert!(started.elapsed() < SOON, "the threads of a dropped pool do not end");
+        thread::sleep(SHORT / 10);
+    }
+    Ok(())
+}
+
+/// Ten thousand jobs, some of them cancelled: each calls back once.
+pub fn ten_thousand_jobs<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const JOBS: usize = 10_000;
+    let (mut lp, pool) = (new_loop(lab)?, pool(4));
+    let seen = Rc::new(std::cell::RefCell::new(vec![0_u8; JOBS]));
+    let ran = Arc::new(AtomicUsize::new(0));
+    let cancelled = Count::default();
+    for index in 0..JOBS {
+        let (ran, seen, lost) = (Arc::clone(&ran), Rc::clone(&seen), cancelled.clone());
+        let work = move || {
+            ran.fetch_add(1, Ordering::Relaxed);
+            index
+        };
+        let request = queue(&mut lp, &pool, work, move |_, result| {
+            seen.borrow_mut()[index] += 1;
+            match result {
+                Ok(value) => assert_eq!(value, index, "the result of another"),
+                Err(_) => {
+                    lost.add();
+                }
+            }
+        });
+        if index % 7 == 0 {
+            let _ = request.cancel(&mut lp); // If it has not begun.
+        }
+        if index % 1_000 == 0 {
+            run(&mut lp, RunMode::NoWait);
+        }
+    }
+    run_to_the_end(&mut lp);
+    assert!(seen.borrow().iter().all(|&times| times == 1), "each calls back once");
+    assert_eq!(ran.load(Ordering::Relaxed) + cancelled.get() as usize, JOBS);
+    Ok(())
+}
+
+/// `UV_THREADPOOL_SIZE` sets the size of the process's pool.
+#[cfg(unix)]
+pub fn the_environment_sets_the_size<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use crate::support::child::Child;
+
+    drop(lab.backend()?);
+    for (value, threads) in [("7", 7), ("0", 1), ("many", 1), ("1000000", 1_024)] {
+        if threads == 1_024 && cfg!(not(target_os = "linux")) {
+            continue; // So many threads are too many for some systems.
+        }
+        let child = Child::fork(|| {
+            // SAFETY: a forked child has one thread.
+            unsafe { std::env::set_var("UV_THREADPOOL_SIZE", value) };
+            assert_eq!(Pool::global().expect("a pool").threads(), threads, "for {value:?}");
+            Ok(())
+        });
+        child.join(SOON)?;
+    }
+    Ok(())
+}
+
+/// `UV_THREADPOOL_SIZE` sets the size of the process's pool.
+#[cfg(not(unix))]
+pub fn the_environment_sets_the_size<T: Backend>(_lab: &Lab<T>) -> Verdict {
+    Err(crate::Skip::because("needs a process of its own, and Windows has no fork"))
+}
