@@ -1,0 +1,210 @@
+//! In a steady state the loop allocates nothing: not for timers, sends, channel messages,
+//! phases, polls or work, on any of the backends that Linux has.
+//!
+//! Allocations are counted for the whole process, whose only test this is: also those of
+//! the pool's threads and of the threads that send.
+
+#![cfg(target_os = "linux")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use poll_core::Backend;
+use uv_core::{
+    Async, Channel, Check, Handle, Idle, Lane, Loop, Poll, PollEvents, Pool, Prepare, RunMode,
+    Timer,
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: all is done by the system's allocator, which keeps its promises.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Rounds that make all memory that will be needed, and rounds that are counted.
+const WARM_UP: usize = 200;
+const COUNTED: usize = 2_000;
+
+/// Runs `round` until it is warm, and then asserts that it allocates nothing.
+#[track_caller]
+fn allocates_nothing(what: &str, mut round: impl FnMut()) {
+    (0..WARM_UP).for_each(|_| round());
+    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    (0..COUNTED).for_each(|_| round());
+    let made = ALLOCATIONS.load(Ordering::SeqCst) - before;
+    assert_ne!(before, 0, "whoever gets here has allocated something");
+    assert_eq!(made, 0, "{what}: allocations in {COUNTED} rounds");
+}
+
+fn run<B: Backend>(lp: &mut Loop<B>, mode: RunMode) {
+    lp.run(mode).unwrap();
+}
+
+fn timers<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let fired = Rc::new(Cell::new(0_u64));
+    let handles: Vec<_> = (0..64).map(|_| Timer::new(lp)).collect();
+    let tick = Duration::from_micros(1);
+    allocates_nothing(&format!("{name}: timers that start, stop and fire"), || {
+        for (index, timer) in handles.iter().enumerate() {
+            let fired = Rc::clone(&fired);
+            let fire = move |_: &mut Loop<B>, _| fired.set(fired.get() + 1);
+            timer.start(lp, tick * index as u32, tick, fire).unwrap();
+            timer.again(lp).unwrap();
+            timer.set_repeat(lp, Duration::ZERO).unwrap();
+        }
+        handles.iter().step_by(3).for_each(|timer| timer.stop(lp).unwrap());
+        run(lp, RunMode::Default);
+    });
+    assert!(fired.get() > 0);
+    allocates_nothing(&format!("{name}: timers that are made and closed"), || {
+        let timer = Timer::new(lp);
+        timer.start(lp, tick, Duration::ZERO, |_, _| {}).unwrap();
+        timer.close_with(lp, |_, _| {}).unwrap();
+        run(lp, RunMode::Default);
+    });
+    handles.into_iter().for_each(|timer| timer.close(lp).unwrap());
+    run(lp, RunMode::Default);
+}
+
+fn phases<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let turns = Rc::new(Cell::new(0_u64));
+    let (idle, prepare, check) = (Idle::new(lp), Prepare::new(lp), Check::new(lp));
+    allocates_nothing(&format!("{name}: idle, prepare, check, deferred"), || {
+        let counts = [(); 4].map(|()| Rc::clone(&turns));
+        let [one, two, three, four] = counts.map(|turns| move || turns.set(turns.get() + 1));
+        idle.start(lp, move |_, _| one()).unwrap();
+        prepare.start(lp, move |_, _| two()).unwrap();
+        check.start(lp, move |_, _| three()).unwrap();
+        lp.defer(move |_| four());
+        run(lp, RunMode::NoWait);
+        run(lp, RunMode::Once);
+        idle.stop(lp).unwrap();
+        prepare.stop(lp).unwrap();
+        check.stop(lp).unwrap();
+    });
+    assert_eq!(turns.get(), 7 * (WARM_UP + COUNTED) as u64);
+    idle.close(lp).unwrap();
+    prepare.close(lp).unwrap();
+    check.close(lp).unwrap();
+    run(lp, RunMode::Default);
+}
+
+fn sends<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let called = Rc::new(Cell::new(0_u64));
+    let (counts, values) = (Rc::clone(&called), Rc::clone(&called));
+    let (handle, sender) = Async::new(lp, move |_: &mut Loop<B>, _| counts.set(counts.get() + 1));
+    allocates_nothing(&format!("{name}: sends"), || {
+        sender.send().unwrap();
+        sender.clone().send().unwrap();
+        run(lp, RunMode::Once);
+    });
+    let (channel, sender) = Channel::new(lp, move |_: &mut Loop<B>, _, value: u64| {
+        values.set(values.get() + value);
+    });
+    allocates_nothing(&format!("{name}: channel messages"), || {
+        (0..100).for_each(|_| sender.send(1).unwrap());
+        run(lp, RunMode::Once);
+    });
+    assert_eq!(called.get(), 101 * (WARM_UP + COUNTED) as u64);
+    handle.close(lp).unwrap();
+    channel.handle().close(lp).unwrap();
+    run(lp, RunMode::Default);
+}
+
+fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let far = listener.accept()?.0;
+    far.set_nodelay(true)?;
+    Ok((near, far))
+}
+
+fn polls<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let (near, mut far) = pair().unwrap();
+    let near = Rc::new(near);
+    let poll = Poll::new(lp, Rc::clone(&near)).unwrap();
+    allocates_nothing(&format!("{name}: polls"), || {
+        let socket = Rc::clone(&near);
+        let read = move |lp: &mut Loop<B>, poll: Poll, _| {
+            // Spurious readiness is allowed.
+            if (&*socket).read(&mut [0; 8]).is_ok() {
+                poll.stop(lp).unwrap();
+            }
+        };
+        poll.start(lp, PollEvents::WRITABLE, |_, _, _| {}).unwrap();
+        run(lp, RunMode::Once);
+        poll.start(lp, PollEvents::READABLE, read).unwrap();
+        far.write_all(b"x").unwrap();
+        run(lp, RunMode::Default);
+    });
+    poll.close(lp).unwrap();
+    run(lp, RunMode::Default);
+}
+
+fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let pool = Pool::new(2).unwrap();
+    let done = Rc::new(Cell::new(0_u64));
+    allocates_nothing(&format!("{name}: work"), || {
+        for lane in [Lane::Cpu, Lane::Slow] {
+            let counts = Rc::clone(&done);
+            let called = move |_: &mut Loop<B>, result: Result<u64, _>| {
+                counts.set(counts.get() + result.unwrap());
+            };
+            lp.queue_work_on(&pool, lane, || 1, called).unwrap();
+        }
+        run(lp, RunMode::Default);
+    });
+    assert_eq!(done.get(), 2 * (WARM_UP + COUNTED) as u64);
+}
+
+fn steady<B: Backend>(name: &str, backend: io::Result<B>) {
+    let backend = match backend {
+        Ok(backend) => backend,
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            eprintln!("skip {name}: {error}");
+            return;
+        }
+        Err(error) => panic!("{name}: {error}"),
+    };
+    let mut lp = Loop::new(backend);
+    timers(name, &mut lp);
+    phases(name, &mut lp);
+    sends(name, &mut lp);
+    polls(name, &mut lp);
+    work(name, &mut lp);
+    assert!(lp.close().is_ok(), "{name}: nothing is open");
+}
+
+#[test]
+fn a_steady_state_allocates_nothing() {
+    steady("select", poll_select::Select::new());
+    steady("poll", poll_poll::Poll::new());
+    steady("epoll", poll_epoll::Epoll::new());
+    steady("uring", poll_uring::Uring::new());
+}
