@@ -45,13 +45,18 @@ pub fn changes<'a>(old: &'a Results, new: &'a Results) -> Vec<Change<'a>> {
             };
             let times = entry.ratio.median / old.ratio.median;
             let apart = entry.ratio.low > old.ratio.high || entry.ratio.high < old.ratio.low;
-            let noise = [&before.again, &row.again].map(|again| (again.ratio.median - 1.0).abs());
-            let size = (times - 1.0).abs();
-            let counts = apart && size > LEVEL && noise.iter().all(|noise| size > *noise);
+            let (size, noise) = (times.ln().abs(), noise(before).max(noise(row)));
+            let counts = apart && size > noise.max(LEVEL);
             changes.push(Change { row, old, new: entry, times, counts });
         }
     }
     changes
+}
+
+/// How far the baseline's ratio to itself went from 1, as a logarithm: half as good is as
+/// far as twice as good.
+fn noise(row: &Row) -> f64 {
+    row.again.ratio.low.ln().abs().max(row.again.ratio.high.ln().abs())
 }
 
 /// Writes what changed; returns whether anything got worse.
