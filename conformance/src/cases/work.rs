@@ -1,11 +1,12 @@
 //! Point 22: work on other threads.
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use poll_core::Backend;
 use uv_core::{Check, Handle, Lane, Loop, Pool, RunMode, Work, WorkError};
@@ -121,7 +122,7 @@ pub fn results_have_any_size<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// A panic in work is an error of that work: the thread, the pool and the loop go on.
 pub fn panics_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
-    let errors = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let errors = Rc::new(RefCell::new(Vec::new()));
     for _ in 0..3 {
         let seen = Rc::clone(&errors);
         // Without a message on the standard error stream.
@@ -409,15 +410,12 @@ pub fn a_dropped_pool_runs_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
-    thread_local!(static ENDS: std::cell::RefCell<Option<Flag>> = const { std::cell::RefCell::new(None) });
+    thread_local!(static ENDS: RefCell<Option<Flag>> = const { RefCell::new(None) });
     let (mut lp, pool) = (new_loop(lab)?, pool(2));
     let (gate, done, ended) = (block(&mut lp, &pool), Count::default(), Arc::default());
     for _ in 0..100 {
         let (counted, ended) = (done.clone(), Arc::clone(&ended));
-        let work = move || {
-            let _ = thread::sleep(Duration::from_micros(10));
-            ENDS.set(Some(Flag(ended)));
-        };
+        let work = move || ENDS.set(Some(Flag(ended)));
         queue(&mut lp, &pool, work, move |_, result| {
             result.expect("not cancelled");
             counted.add();
@@ -440,7 +438,7 @@ pub fn a_dropped_pool_runs_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
 pub fn ten_thousand_jobs<T: Backend>(lab: &Lab<T>) -> Verdict {
     const JOBS: usize = 10_000;
     let (mut lp, pool) = (new_loop(lab)?, pool(4));
-    let seen = Rc::new(std::cell::RefCell::new(vec![0_u8; JOBS]));
+    let seen = Rc::new(RefCell::new(vec![0_u8; JOBS]));
     let ran = Arc::new(AtomicUsize::new(0));
     let cancelled = Count::default();
     for index in 0..JOBS {

@@ -59,7 +59,7 @@ pub fn wake_a_loop_that_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
         let thread = thread::spawn(move || {
             thread::sleep(Duration::from_millis(pause));
             // SAFETY: a signal to this process, which watches it.
-            unsafe { libc::kill(libc::getpid(), SIGUSR1) };
+            unsafe { libc::kill(std::process::id() as libc::pid_t, SIGUSR1) };
         });
         run_to_the_end(&mut lp);
         thread.join().expect("the sender");
