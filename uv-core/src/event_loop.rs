@@ -14,7 +14,7 @@ use crate::arena::Arena;
 use crate::backends::DefaultBackend;
 use crate::callback::{Argument, Lending, Once, Repeated};
 use crate::handles::{
-    AnyHandle, Asyncs, Base, Closing, Phase, PollSlot, Signals, Timers, Watchers,
+    AnyHandle, Asyncs, Base, Closing, Phase, PollSlot, Signals, Timers, UdpSlot, Watchers,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
@@ -22,6 +22,7 @@ use crate::pool::{Home, Pool};
 use crate::requests::Works;
 use crate::sources::Owner;
 use crate::streams::Streams;
+use crate::sys::datagrams::Datagrams;
 use crate::{error, handles, sys};
 
 /// How long [`Loop::run`] runs.
@@ -88,6 +89,9 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) scratch: Vec<u8>,
     /// For listeners, when there are no more descriptors.
     pub(crate) reserve: sys::Reserve,
+    pub(crate) udps: Arena<UdpSlot<B>>,
+    /// Where datagrams are received; `None` until they are, and while they are lent.
+    pub(crate) datagrams: Option<Box<Datagrams>>,
     pub(crate) works: Works<B>,
     /// The process's pool, once this loop has used it.
     pub(crate) pool: Option<Pool>,
@@ -145,6 +149,8 @@ impl<B: Backend> Loop<B> {
             streams: Streams::default(),
             scratch: Vec::new(),
             reserve: sys::Reserve::default(),
+            udps: Arena::default(),
+            datagrams: None,
             works: Works::new(Home::new(Arc::clone(&notifier))),
             pool: None,
             pending: VecDeque::new(),
@@ -363,6 +369,8 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Signal(key).into())));
         let slots = self.streams.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), slot.kind.handle(key))));
+        let slots = self.udps.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), handles::Udp(key).into())));
         all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
@@ -375,6 +383,7 @@ impl<B: Backend> Loop<B> {
             + self.polls.len()
             + self.signals.slots.len()
             + self.streams.slots.len()
+            + self.udps.len()
     }
 
     /// Takes the loop apart and gives the backend back.
@@ -432,6 +441,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Poll(_) => self.polls.get(key)?.base,
             AnyHandle::Signal(_) => self.signals.slots.get(key)?.base,
             AnyHandle::Tcp(_) => self.streams.slots.get(key)?.base,
+            AnyHandle::Udp(_) => self.udps.get(key)?.base,
         })
     }
 
@@ -452,6 +462,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
             AnyHandle::Signal(_) => &mut self.signals.slots.get_mut(key)?.base,
             AnyHandle::Tcp(_) => &mut self.streams.slots.get_mut(key)?.base,
+            AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
@@ -476,6 +487,10 @@ impl<B: Backend> Loop<B> {
                 self.stop_stream(handle.key());
                 Ok(())
             }
+            AnyHandle::Udp(udp) => {
+                self.stop_udp(udp);
+                Ok(())
+            }
         };
         debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
     }
@@ -492,6 +507,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Poll(_) => drop(self.polls.remove(key)),
             AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
             AnyHandle::Tcp(_) => drop(self.streams.slots.remove(key)),
+            AnyHandle::Udp(_) => drop(self.udps.remove(key)),
         }
     }
 
@@ -500,6 +516,7 @@ impl<B: Backend> Loop<B> {
     fn settle_handle(&mut self, handle: AnyHandle) {
         match handle {
             AnyHandle::Tcp(_) => self.settle_stream(handle.key()),
+            AnyHandle::Udp(udp) => self.tell_sends(udp),
             _ => {}
         }
     }
@@ -587,6 +604,7 @@ impl<B: Backend> Loop<B> {
                 Event::Ready { token, ready } => match self.sources.get(token) {
                     Some(&Owner::Poll(poll)) => self.poll_ready(poll, ready),
                     Some(&Owner::Stream(stream)) => self.stream_ready(stream, ready),
+                    Some(&Owner::Udp(udp)) => self.udp_ready(udp, ready),
                     None => {} // Closed by a callback of the same batch.
                 },
                 Event::Done { .. } => {} // No handle submits operations yet.

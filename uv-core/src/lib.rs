@@ -54,8 +54,9 @@ pub use backends::DefaultBackend;
 pub use buffers::{IoBuf, IoBufMut};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
-    AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Handle, HandleList,
-    Idle, Keepalive, Poll, PollEvents, Prepare, Sender, Signal, Tcp, Timer,
+    AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Datagram, Ecn,
+    Handle, HandleList, Idle, Keepalive, Poll, PollEvents, Prepare, Sender, Signal, Tcp, Timer,
+    Udp, UdpBind, UdpError,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

@@ -7,13 +7,14 @@ use std::io;
 use poll_core::{Backend, Mode, RawSource, Ready, Token};
 
 use crate::Loop;
-use crate::handles::Poll;
+use crate::handles::{Poll, Udp};
 
 /// Whose source it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Poll(Poll),
     Stream(Token),
+    Udp(Udp),
 }
 
 impl<B: Backend> Loop<B> {

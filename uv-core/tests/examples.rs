@@ -8,6 +8,9 @@ mod custom_backend;
 mod echo;
 #[path = "../examples/first.rs"]
 mod first;
+#[path = "../examples/udp_responder.rs"]
+#[allow(dead_code)]
+mod udp_responder;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -49,6 +52,32 @@ fn an_echo_server_on_every_backend() {
             peer.read_to_end(&mut all).unwrap();
             assert!(all.len() == size && all.iter().all(|byte| *byte == 5), "{name}");
             sending.join().unwrap();
+        }
+        server.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_udp_responder_on_every_backend() {
+    for name in uv_core::backends::Auto::NAMES {
+        let (tell, told) = std::sync::mpsc::channel();
+        let server = std::thread::spawn(move || {
+            udp_responder::answer(name, 0, 3, |address| tell.send(address).unwrap())
+        });
+        let Ok(address) = told.recv() else {
+            let error = server.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+            eprintln!("skip {name}: {error}");
+            continue;
+        };
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        for length in [5, 0, 60_000] {
+            client.send_to(&vec![0; length], address).unwrap();
+            let mut answer = [0; 64];
+            let (count, from) = client.recv_from(&mut answer).unwrap();
+            assert_eq!(from, address);
+            assert_eq!(answer[..count], *format!("{length} bytes\n").as_bytes());
         }
         server.join().unwrap().unwrap();
     }

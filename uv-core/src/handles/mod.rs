@@ -8,6 +8,7 @@ mod poll;
 mod signal;
 mod tcp;
 mod timer;
+mod udp;
 mod watcher;
 
 pub use async_handle::{Async, AsyncSender};
@@ -18,6 +19,7 @@ pub use poll::{AsSource, Poll, PollEvents};
 pub use signal::Signal;
 pub use tcp::{BindFlags, Keepalive, Tcp};
 pub use timer::Timer;
+pub use udp::{Datagram, Ecn, Udp, UdpBind, UdpError};
 pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
@@ -26,4 +28,5 @@ pub(crate) use poll::PollSlot;
 pub(crate) use signal::Signals;
 pub(crate) use tcp::TcpOptions;
 pub(crate) use timer::{Timers, nanoseconds};
+pub(crate) use udp::UdpSlot;
 pub(crate) use watcher::{Phase, Watchers};

@@ -1,5 +1,7 @@
 //! The operating system's part, where `std` has none.
 
+pub(crate) mod datagrams;
+
 cfg_if::cfg_if! {
     if #[cfg(unix)] {
         mod unix;

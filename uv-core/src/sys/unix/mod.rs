@@ -4,6 +4,7 @@
 
 mod signals;
 mod sockets;
+mod udp;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,6 +19,8 @@ pub(crate) use sockets::{
     CANCELLED, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept, is_connecting, is_ones_own,
     is_wrong_family, out_of_descriptors, reuse_port, socket_pair, stream_socket,
 };
+
+pub(crate) use udp::{code, disconnect, join_source_v4, leave_source_v4, share_address};
 
 /// Makes reads and writes return `WouldBlock` instead of waiting.
 pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {

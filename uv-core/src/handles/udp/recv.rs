@@ -1,0 +1,339 @@
+//! Receiving datagrams.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use poll_core::Backend;
+
+use super::{Ecn, Udp, UdpBind};
+use crate::callback::{Argument, Lending};
+use crate::sys::code;
+use crate::sys::datagrams::{self, BATCH, Datagrams, Incoming, Report};
+use crate::{Loop, error};
+
+/// Datagrams, or reports, of one readiness event, so that a flood does not starve the rest.
+const PER_EVENT: usize = 4 * BATCH;
+
+/// A datagram, lent for the time of the callback.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Datagram<'a> {
+    /// What it says. May be empty: so was the datagram.
+    pub data: &'a [u8],
+    /// Who has sent it.
+    pub from: SocketAddr,
+    /// It was longer, and its end is lost: see [`Udp::set_largest_datagram`].
+    pub truncated: bool,
+    /// Whether the network is congested, if that was [asked for](Udp::set_receive_ecn).
+    pub ecn: Option<Ecn>,
+    /// If the kernel has [put datagrams together](Udp::set_coalescing), how long each of
+    /// them was: [`segments`](Datagram::segments) takes them apart.
+    pub segment_size: Option<usize>,
+}
+
+impl<'a> Datagram<'a> {
+    fn new(incoming: Incoming<'a>) -> Datagram<'a> {
+        let Incoming { data, from, truncated, ecn, segment_size } = incoming;
+        Datagram { data, from, truncated, ecn: ecn.map(Ecn::from_bits), segment_size }
+    }
+
+    /// The datagrams that were [put together](Udp::set_coalescing) to this one; itself alone
+    /// if none were.
+    pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let size = self.segment_size.unwrap_or(self.data.len()).max(1);
+        // No chunk would be left of an empty datagram.
+        let empty = self.data.is_empty().then_some(self.data);
+        empty.into_iter().chain(self.data.chunks(size))
+    }
+}
+
+/// Why there is no datagram.
+#[derive(Debug)]
+pub struct UdpError {
+    error: io::Error,
+    report: Option<(Option<SocketAddr>, Option<IpAddr>)>,
+}
+
+impl UdpError {
+    /// What went wrong.
+    pub fn io_error(&self) -> &io::Error {
+        &self.error
+    }
+
+    /// True if the network says so about a datagram that was sent before: what
+    /// [`UdpBind::REPORT_ERRORS`] asks for.
+    pub fn is_report(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// Where that datagram was sent to.
+    pub fn destination(&self) -> Option<SocketAddr> {
+        self.report.and_then(|(destination, _)| destination)
+    }
+
+    /// The router or host that says so.
+    pub fn offender(&self) -> Option<IpAddr> {
+        self.report.and_then(|(_, offender)| offender)
+    }
+}
+
+impl fmt::Display for UdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.destination(), self.offender()) {
+            (Some(to), Some(by)) => write!(f, "to {to}, says {by}: {}", self.error),
+            (Some(to), None) => write!(f, "to {to}: {}", self.error),
+            _ => self.error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UdpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<UdpError> for io::Error {
+    fn from(error: UdpError) -> io::Error {
+        error.error
+    }
+}
+
+impl From<io::Error> for UdpError {
+    fn from(error: io::Error) -> UdpError {
+        UdpError { error, report: None }
+    }
+}
+
+impl From<Report> for UdpError {
+    fn from(report: Report) -> UdpError {
+        let Report { error, destination, offender } = report;
+        UdpError { error, report: Some((destination, offender)) }
+    }
+}
+
+/// What the callback gets.
+pub(crate) struct Received;
+
+impl Argument for Received {
+    type For<'a> = (Udp, Result<Datagram<'a>, UdpError>);
+}
+
+/// A datagram that waits for receiving to start again.
+#[derive(Debug)]
+pub(super) struct Held {
+    data: Box<[u8]>,
+    from: SocketAddr,
+    truncated: bool,
+    ecn: Option<u8>,
+    segment_size: Option<usize>,
+}
+
+impl Held {
+    fn new(incoming: Incoming<'_>) -> Held {
+        let Incoming { data, from, truncated, ecn, segment_size } = incoming;
+        Held { data: data.into(), from, truncated, ecn, segment_size }
+    }
+
+    fn incoming(&self) -> Incoming<'_> {
+        let Held { ref data, from, truncated, ecn, segment_size } = *self;
+        Incoming { data, from, truncated, ecn, segment_size }
+    }
+}
+
+impl Udp {
+    /// Calls `callback` for each datagram that comes, and for each error.
+    ///
+    /// The bytes are the loop's, lent for the call. Where the system can, many datagrams are
+    /// received by one system call. None gets lost if the callback stops receiving: the rest
+    /// is told of when it starts again. Errors do not end receiving; on Windows those that
+    /// only say that an earlier datagram did not arrive are left out unless the socket is
+    /// [connected](Udp::connect).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EALREADY` if it
+    /// receives, and those of [`bind`](Udp::bind).
+    pub fn recv_start<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        mut callback: impl FnMut(&mut Loop<B>, Udp, Result<Datagram<'_>, UdpError>) + 'static,
+    ) -> io::Result<()> {
+        if self.open_slot(lp)?.receiving {
+            return Err(io::Error::from_raw_os_error(code::EALREADY));
+        }
+        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBind::empty())?;
+        self.open_slot(lp)?.receiving = true;
+        if let Err(error) = lp.arm_udp(self) {
+            self.open_slot(lp)?.receiving = false;
+            return Err(error);
+        }
+        let slot = self.open_slot(lp)?;
+        slot.callback = Some(Lending::new(
+            move |lp: &mut Loop<B>, (udp, result): (Udp, Result<Datagram<'_>, UdpError>)| {
+                callback(lp, udp, result);
+            },
+        ));
+        if !slot.held.is_empty() {
+            lp.defer(move |lp| lp.tell_held(self));
+        }
+        lp.update_udp_activity(self);
+        Ok(())
+    }
+
+    /// Stops receiving, at once, and drops the callback. A socket that does not receive
+    /// stays so.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key.
+    pub fn recv_stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
+        slot.receiving = false;
+        let callback = slot.callback.take();
+        let armed = lp.arm_udp(self);
+        lp.update_udp_activity(self);
+        // Last: dropping what it captured may be anything.
+        drop(callback);
+        armed
+    }
+
+    /// Truncates datagrams that are longer than this; at first none is.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing.
+    pub fn set_largest_datagram<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        bytes: usize,
+    ) -> io::Result<()> {
+        self.open_slot(lp)?.largest = bytes.clamp(1, datagrams::LARGEST);
+        Ok(())
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Receives what has come, up to a limit, and tells.
+    pub(super) fn receive_datagrams(&mut self, udp: Udp) {
+        self.tell_held(udp);
+        let memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
+        let mut batch = Batch { lp: self, udp, memory: Some(memory), next: 0, count: 0 };
+        let mut left = PER_EVENT;
+        while left > 0 {
+            let Some(asked) = batch.receive(left) else { break };
+            left -= batch.count.max(1);
+            let drained =
+                cfg!(any(target_os = "linux", target_os = "android")) && batch.count < asked;
+            batch.tell_all();
+            if drained {
+                break;
+            }
+        }
+    }
+
+    /// Tells of the datagrams that a callback did not want before.
+    fn tell_held(&mut self, udp: Udp) {
+        while let Some(slot) = self.udps.get_mut(udp.0)
+            && slot.receiving
+            && let Some(held) = slot.held.pop_front()
+        {
+            self.tell_received(udp, Ok(Datagram::new(held.incoming())));
+        }
+    }
+
+    /// Tells of what the network has said about datagrams that were sent. Whether or not
+    /// somebody listens: the socket counts as failed until all of it is read.
+    pub(super) fn tell_udp_reports(&mut self, udp: Udp) -> bool {
+        let mut any = false;
+        for _ in 0..PER_EVENT {
+            let Some(slot) = self.udps.get_mut(udp.0) else { break };
+            let Some(socket) = slot.socket.as_ref().filter(|_| slot.reports_errors) else { break };
+            let Some(report) = datagrams::next_report(socket) else { break };
+            any = true;
+            self.tell_received(udp, Err(report.into()));
+        }
+        any
+    }
+
+    fn tell_received(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
+        let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| slot.receiving) else { return };
+        let Some(mut callback) = slot.callback.take() else { return };
+        self.call_with(&mut callback, (udp, received), udp, |lp, udp| drop(udp.recv_stop(lp)));
+        if let Some(slot) = self.udps.get_mut(udp.0)
+            && slot.receiving
+        {
+            slot.callback.get_or_insert(callback);
+        }
+    }
+}
+
+/// The datagrams of one system call. Those that are not told of are kept for later, even if
+/// a callback panics.
+struct Batch<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+    udp: Udp,
+    /// The loop's, which gets it back.
+    memory: Option<Box<Datagrams>>,
+    next: usize,
+    count: usize,
+}
+
+impl<B: Backend> Batch<'_, B> {
+    /// Receives; returns how many were asked for, or `None` if there is no more to do.
+    fn receive(&mut self, left: usize) -> Option<usize> {
+        let slot = self.lp.udps.get_mut(self.udp.0).filter(|slot| slot.receiving)?;
+        (self.next, self.count) = (0, 0);
+        let (socket, memory) = (slot.socket.as_ref()?, self.memory.as_mut()?);
+        let asked = slot.batch.min(left);
+        match memory.receive(socket, asked, slot.largest, slot.is_controlled) {
+            Ok(count) => {
+                self.count = count;
+                if count == asked {
+                    slot.batch = (asked * 2).clamp(slot.batch, BATCH);
+                }
+                return Some(asked);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Some(0),
+            Err(error) if is_about_earlier(&error) && !slot.is_connected => return Some(0),
+            // What failed may be in the queue of reports, with more about it.
+            Err(_) if slot.reports_errors && self.lp.tell_udp_reports(self.udp) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => self.lp.tell_received(self.udp, Err(error.into())),
+        }
+        None
+    }
+
+    fn tell_all(&mut self) {
+        while self.next < self.count
+            && let Some(memory) = &self.memory
+            && self.lp.udps.get(self.udp.0).is_some_and(|slot| slot.receiving)
+        {
+            let incoming = memory.get(self.next);
+            self.next += 1;
+            self.lp.tell_received(self.udp, Ok(Datagram::new(incoming)));
+        }
+    }
+}
+
+impl<B: Backend> Drop for Batch<'_, B> {
+    fn drop(&mut self) {
+        if self.next < self.count
+            && let Some(memory) = &self.memory
+            && let Some(slot) = self.lp.udps.get_mut(self.udp.0)
+            && !slot.base.is_closing()
+        {
+            slot.held.extend((self.next..self.count).map(|index| Held::new(memory.get(index))));
+            // Who stops after one datagram is better off with one at a time.
+            slot.batch = 1;
+        }
+        self.lp.datagrams = self.memory.take();
+    }
+}
+
+/// True for errors that Windows reports to a receiver because a datagram it has sent before
+/// did not arrive, though nobody can know which.
+fn is_about_earlier(error: &io::Error) -> bool {
+    cfg!(windows) && matches!(error.raw_os_error(), Some(code::ECONNRESET | code::ENETRESET))
+}

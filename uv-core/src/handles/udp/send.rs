@@ -1,0 +1,326 @@
+//! Sending datagrams.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use poll_core::Backend;
+
+use super::{Udp, UdpBind};
+use crate::buffers::IoBuf;
+use crate::streams::Stored;
+use crate::sys::code;
+use crate::sys::datagrams::{self, Outgoing};
+use crate::{Loop, error};
+
+/// Batches of one readiness event, so that a long queue does not starve the rest.
+const BATCHES: u32 = 4;
+
+/// A send that waits for the kernel to take it.
+#[derive(Debug)]
+struct Unsent<B: Backend> {
+    stored: Stored<B>,
+    to: Option<SocketAddr>,
+    length: usize,
+}
+
+impl<B: Backend> Outgoing for Unsent<B> {
+    fn to(&self) -> Option<SocketAddr> {
+        self.to
+    }
+
+    fn pieces(&self) -> usize {
+        self.stored.pieces()
+    }
+
+    fn piece(&self, index: usize) -> &[u8] {
+        self.stored.piece(index)
+    }
+}
+
+/// A send that is to call back.
+#[derive(Debug)]
+struct Ended<B: Backend> {
+    stored: Stored<B>,
+    length: usize,
+    result: io::Result<usize>,
+}
+
+/// The sends of one socket, in order: first those that have ended.
+#[derive(Debug)]
+pub(crate) struct Sends<B: Backend> {
+    ended: VecDeque<Ended<B>>,
+    unsent: VecDeque<Unsent<B>>,
+    /// The bytes of all of them.
+    size: usize,
+    /// A pending phase will tell of those that have ended.
+    is_pending: bool,
+}
+
+impl<B: Backend> Default for Sends<B> {
+    fn default() -> Self {
+        Sends { ended: VecDeque::new(), unsent: VecDeque::new(), size: 0, is_pending: false }
+    }
+}
+
+impl<B: Backend> Sends<B> {
+    pub(super) fn any_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.ended.len() + self.unsent.len()
+    }
+
+    fn end(&mut self, send: Unsent<B>, result: io::Result<usize>) {
+        let Unsent { stored, length, .. } = send;
+        self.ended.push_back(Ended { stored, length, result });
+    }
+
+    /// Ends the first `count` that wait: the kernel has taken them.
+    fn end_sent(&mut self, count: usize) {
+        for Unsent { stored, length, .. } in self.unsent.drain(..count) {
+            self.ended.push_back(Ended { stored, length, result: Ok(length) });
+        }
+    }
+
+    pub(super) fn cancel(&mut self) {
+        while let Some(send) = self.unsent.pop_front() {
+            self.end(send, Err(error::cancelled()));
+        }
+    }
+}
+
+impl Udp {
+    /// Sends a datagram: to an address, or, on a [connected](Udp::connect) socket, to the
+    /// peer (`None`). `callback` gets the buffer back when the kernel has taken or refused
+    /// the datagram, never before this returns.
+    ///
+    /// Sends are tried at once unless others wait, and go out in order. An error is that of
+    /// one datagram: the next is tried all the same. If the handle is closed first, those
+    /// that wait get `ECANCELED`, before the close callback. The loop stays alive meanwhile.
+    ///
+    /// A buffer of many pieces (see [`IoBuf`]) makes one datagram.
+    ///
+    /// # Errors
+    ///
+    /// The buffer and the callback are dropped then. `NotFound` for a stale key,
+    /// `InvalidInput` if the handle is closing, `EISCONN` with an address on a connected
+    /// socket, `EDESTADDRREQ` without one otherwise, and those of [`bind`](Udp::bind).
+    pub fn send<B: Backend, T: IoBuf>(
+        self,
+        lp: &mut Loop<B>,
+        buffer: T,
+        to: impl Into<Option<SocketAddr>>,
+        callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T) + 'static,
+    ) -> io::Result<()> {
+        let to = to.into();
+        self.prepare_to_send(lp, to)?;
+        let length = (0..buffer.pieces()).map(|index| buffer.piece(index).len()).sum();
+        let stored = Stored::writing(buffer, move |lp: &mut Loop<B>, key, result, buffer| {
+            callback(lp, Udp(key), result, buffer);
+        });
+        let send = Unsent { stored, to, length };
+        let slot = self.open_slot(lp)?;
+        let result = match slot.sends.any_unsent() {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => retry(|| datagrams::send(slot.socket()?, &send)),
+        };
+        slot.sends.size += length;
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                slot.sends.unsent.push_back(send);
+                if let Err(error) = lp.arm_udp(self) {
+                    // Nothing will say when the kernel takes more.
+                    let slot = self.open_slot(lp)?;
+                    slot.sends.size -= length;
+                    drop(slot.sends.unsent.pop_back());
+                    return Err(error);
+                }
+            }
+            result => {
+                slot.sends.end(send, result);
+                lp.tell_sends_later(self);
+            }
+        }
+        lp.active_requests += 1;
+        lp.update_udp_activity(self);
+        Ok(())
+    }
+
+    /// Sends a datagram now or not at all, without a callback.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if the kernel takes none now, or if [sends](Udp::send) wait; else as for
+    /// [`send`](Udp::send), and what the kernel says.
+    pub fn try_send<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        data: &[u8],
+        to: impl Into<Option<SocketAddr>>,
+    ) -> io::Result<usize> {
+        let to = to.into();
+        self.prepare_to_send(lp, to)?;
+        let slot = self.open_slot(lp)?;
+        if slot.sends.any_unsent() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        retry(|| datagrams::send(slot.socket()?, &(data, to)))
+    }
+
+    /// Sends many datagrams now, as far as the kernel takes them, by few system calls where
+    /// it has such; returns how many it took, which are the first ones.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Udp, UdpBind};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (sender, receiver) = (Udp::new(&mut lp), Udp::new(&mut lp));
+    /// receiver.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// let to = Some(receiver.local_addr(&lp)?);
+    /// let sent = sender.try_send_many(&mut lp, &[(b"one", to), (b"two", to)])?;
+    /// assert_eq!(sent, 2);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If not even the first was sent: as for [`try_send`](Udp::try_send).
+    pub fn try_send_many<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        datagrams: &[(&[u8], Option<SocketAddr>)],
+    ) -> io::Result<usize> {
+        for &(_, to) in datagrams {
+            self.prepare_to_send(lp, to)?;
+        }
+        let slot = self.open_slot(lp)?;
+        if slot.sends.any_unsent() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut sent = 0;
+        while sent < datagrams.len() {
+            let rest = &datagrams[sent..];
+            match retry(|| datagrams::send_batch(slot.socket()?, rest.iter())) {
+                Ok(0) => break,
+                Ok(count) => sent += count,
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    /// How many bytes are in sends that have not called back; zero for a stale key.
+    pub fn send_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
+        lp.udps.get(self.0).map_or(0, |slot| slot.sends.size)
+    }
+
+    /// How many sends have not called back; zero for a stale key.
+    pub fn send_queue_count<B: Backend>(self, lp: &Loop<B>) -> usize {
+        lp.udps.get(self.0).map_or(0, |slot| slot.sends.count())
+    }
+
+    /// Checks that a datagram can go there, and that there is a socket to send it.
+    fn prepare_to_send<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        to: Option<SocketAddr>,
+    ) -> io::Result<()> {
+        let slot = self.open_slot(lp)?;
+        let wrong = match (to, slot.is_connected) {
+            (Some(_), true) => code::EISCONN,
+            (None, false) => code::EDESTADDRREQ,
+            _ if slot.socket.is_some() => return Ok(()),
+            _ => {
+                let to = to.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+                return self.bind_to_any(lp, to, UdpBind::empty());
+            }
+        };
+        Err(io::Error::from_raw_os_error(wrong))
+    }
+}
+
+/// Tries again after a signal. A kernel that is out of buffers will have some later.
+fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(code::ENOBUFS) => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            result => return result,
+        }
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Sends what waits, as far as the kernel takes it, and tells.
+    pub(super) fn send_queued(&mut self, udp: Udp) {
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        let Some(socket) = &slot.socket else { return };
+        for _ in 0..BATCHES {
+            if !slot.sends.any_unsent() {
+                break;
+            }
+            match retry(|| datagrams::send_batch(socket, slot.sends.unsent.iter())) {
+                Ok(count) => slot.sends.end_sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    // The others may fare better.
+                    if let Some(send) = slot.sends.unsent.pop_front() {
+                        slot.sends.end(send, Err(error));
+                    }
+                }
+            }
+        }
+        // If it fails, the socket is told of more often than needed.
+        let _ = self.arm_udp(udp);
+        self.tell_sends(udp);
+    }
+
+    /// Tells of the sends that have ended in the next pending phase.
+    pub(super) fn tell_sends_later(&mut self, udp: Udp) {
+        if let Some(slot) = self.udps.get_mut(udp.0)
+            && !slot.sends.is_pending
+            && !slot.sends.ended.is_empty()
+        {
+            slot.sends.is_pending = true;
+            self.defer(move |lp| {
+                if let Some(slot) = lp.udps.get_mut(udp.0) {
+                    slot.sends.is_pending = false;
+                    lp.tell_sends(udp);
+                }
+            });
+        }
+    }
+
+    /// Tells of the sends that have ended by now.
+    pub(crate) fn tell_sends(&mut self, udp: Udp) {
+        let rest = TellRest { lp: self, udp };
+        let ended = rest.lp.udps.get(udp.0).map_or(0, |slot| slot.sends.ended.len());
+        for _ in 0..ended {
+            let Some(slot) = rest.lp.udps.get_mut(udp.0) else { break };
+            let Some(Ended { stored, length, result }) = slot.sends.ended.pop_front() else {
+                break;
+            };
+            slot.sends.size -= length;
+            rest.lp.active_requests -= 1;
+            rest.lp.update_udp_activity(udp);
+            stored.tell(&mut *rest.lp, udp.0, result);
+        }
+    }
+}
+
+/// Those that a callback has added, or that a panic has left, are told of later.
+struct TellRest<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+    udp: Udp,
+}
+
+impl<B: Backend> Drop for TellRest<'_, B> {
+    fn drop(&mut self) {
+        self.lp.tell_sends_later(self.udp);
+    }
+}

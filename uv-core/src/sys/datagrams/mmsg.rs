@@ -1,0 +1,165 @@
+//! `recvmmsg` and `sendmmsg`.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use socket2::{SockAddr, Socket};
+
+use super::control::{Control, integer, messages};
+use super::names::address;
+use super::{BATCH, Incoming, LARGEST, Outgoing, PIECES, send};
+
+/// From one datagram's memory to the next: the beginnings, which all datagrams use, must
+/// not compete for the same few lines of a cache. Memory that no datagram has reached is
+/// not there yet.
+const STRIDE: usize = LARGEST + 4096 + 64;
+/// Room for the traffic class and the segment size of one datagram.
+const CONTROL: usize = 96;
+
+/// A batch of datagrams that were received, and the memory for the next.
+pub(crate) struct Datagrams {
+    memory: Box<[u8]>,
+    vectors: [libc::iovec; BATCH],
+    names: [libc::sockaddr_storage; BATCH],
+    controls: [Control<CONTROL>; BATCH],
+    headers: [libc::mmsghdr; BATCH],
+}
+
+impl fmt::Debug for Datagrams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Datagrams").finish_non_exhaustive()
+    }
+}
+
+impl Datagrams {
+    pub(crate) fn new() -> Box<Datagrams> {
+        Box::new(Datagrams {
+            memory: vec![0; BATCH * STRIDE].into_boxed_slice(),
+            // SAFETY: all zeros are null pointers and no lengths.
+            vectors: unsafe { std::mem::zeroed() },
+            // SAFETY: all zeros are an address of no family.
+            names: unsafe { std::mem::zeroed() },
+            controls: [Control([0; CONTROL]); BATCH],
+            // SAFETY: all zeros are null pointers and no lengths.
+            headers: unsafe { std::mem::zeroed() },
+        })
+    }
+
+    /// Receives up to `limit` datagrams of up to `size` bytes, with their control messages
+    /// if `controlled`. Fewer than the limit means that there are no more now.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &Socket,
+        limit: usize,
+        size: usize,
+        controlled: bool,
+    ) -> io::Result<usize> {
+        let (limit, size) = (limit.min(BATCH), size.min(LARGEST));
+        let memory = self.memory.chunks_exact_mut(STRIDE);
+        let parts = memory.zip(&mut self.vectors).zip(&mut self.names).zip(&mut self.controls);
+        for (header, (((memory, vector), name), control)) in
+            self.headers[..limit].iter_mut().zip(parts)
+        {
+            *vector = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: size };
+            name.ss_family = libc::AF_UNSPEC as libc::sa_family_t;
+            let header = &mut header.msg_hdr;
+            header.msg_name = ptr::from_mut(name).cast();
+            header.msg_namelen = size_of_val(name) as libc::socklen_t;
+            header.msg_iov = vector;
+            header.msg_iovlen = 1;
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = if controlled { CONTROL as _ } else { 0 };
+            header.msg_flags = 0;
+        }
+        // SAFETY: that many headers name memory of this batch, which is borrowed for the call.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                limit as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+    }
+
+    /// One of those that the last call has received.
+    pub(crate) fn get(&self, index: usize) -> Incoming<'_> {
+        let header = &self.headers[index];
+        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let mut incoming = Incoming {
+            data: &self.memory[index * STRIDE..][..header.msg_len as usize],
+            from: address(&self.names[index]).unwrap_or(unknown),
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            ecn: None,
+            segment_size: None,
+        };
+        if header.msg_hdr.msg_controllen > 0 {
+            // SAFETY: filled by the last call; the control memory is this batch's.
+            for (level, kind, data) in unsafe { messages(&header.msg_hdr) } {
+                match (level, kind) {
+                    (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                        // One byte for IP version 4, an integer that small for version 6.
+                        let class = integer(data).or_else(|| data.first().map(|&tos| tos.into()));
+                        incoming.ecn = class.map(|class| class as u8 & 0b11);
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        incoming.segment_size = integer(data).map(|size| size as usize);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        incoming
+    }
+}
+
+/// Sends datagrams until one does not go, and says how many went. An error means that none
+/// did, and is that of the first.
+pub(crate) fn send_batch<'a, M: Outgoing + 'a>(
+    socket: &Socket,
+    datagrams: impl Iterator<Item = &'a M>,
+) -> io::Result<usize> {
+    let mut datagrams = datagrams.take(BATCH).peekable();
+    let Some(first) = datagrams.next() else { return Ok(0) };
+    if datagrams.peek().is_none() || first.pieces() > PIECES {
+        return send(socket, first).map(|_| 1);
+    }
+    let mut names: [Option<SockAddr>; BATCH] = [const { None }; BATCH];
+    // SAFETY: all zeros are null pointers and no lengths.
+    let mut vectors: [libc::iovec; BATCH + PIECES] = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+    let (mut count, mut left) = (0, &mut vectors[..]);
+    for datagram in std::iter::once(first).chain(datagrams) {
+        let Some((pieces, rest)) = left.split_at_mut_checked(datagram.pieces()) else { break };
+        left = rest;
+        for (index, vector) in pieces.iter_mut().enumerate() {
+            let piece = datagram.piece(index);
+            vector.iov_base = piece.as_ptr().cast_mut().cast();
+            vector.iov_len = piece.len();
+        }
+        let header = &mut headers[count].msg_hdr;
+        if let Some(to) = datagram.to() {
+            let name = names[count].insert(to.into());
+            header.msg_name = name.as_ptr().cast_mut().cast();
+            header.msg_namelen = name.len();
+        }
+        header.msg_iov = pieces.as_mut_ptr();
+        header.msg_iovlen = pieces.len() as _;
+        count += 1;
+    }
+    let (fd, headers) = (socket.as_raw_fd(), headers.as_mut_ptr());
+    // SAFETY: that many headers name memory that is borrowed for the call; the kernel does
+    // not write to what it sends.
+    match unsafe { libc::sendmmsg(fd, headers, count as libc::c_uint, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        sent => Ok(sent as usize),
+    }
+}

@@ -1,0 +1,118 @@
+//! Datagrams, as many as the system takes or gives by one call.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+use socket2::{SockAddr, Socket};
+
+cfg_if::cfg_if! {
+    if #[cfg(any(target_os = "linux", target_os = "android"))] {
+        mod control;
+        mod icmp;
+        mod mmsg;
+        mod names;
+        mod options;
+        pub(crate) use icmp::{next_report, set_reported};
+        pub(crate) use mmsg::{Datagrams, send_batch};
+        pub(crate) use options::{
+            join_source_v6, leave_source_v6, set_ecn, set_gro, set_receive_ecn, set_segment_size,
+        };
+    } else {
+        mod one_by_one;
+        mod without;
+        pub(crate) use one_by_one::{Datagrams, send_batch};
+        pub(crate) use without::{
+            join_source_v6, leave_source_v6, next_report, set_ecn, set_gro, set_receive_ecn,
+            set_reported, set_segment_size,
+        };
+    }
+}
+
+/// How many are received or sent by one call at most.
+pub(crate) const BATCH: usize = 32;
+/// Longer than any datagram.
+pub(crate) const LARGEST: usize = 65_536;
+/// How many pieces of a datagram are sent from where they are; more are copied together.
+const PIECES: usize = 16;
+
+/// A datagram to send.
+pub(crate) trait Outgoing {
+    /// `None` on a connected socket.
+    fn to(&self) -> Option<SocketAddr>;
+    fn pieces(&self) -> usize;
+    fn piece(&self, index: usize) -> &[u8];
+}
+
+impl Outgoing for (&[u8], Option<SocketAddr>) {
+    fn to(&self) -> Option<SocketAddr> {
+        self.1
+    }
+
+    fn pieces(&self) -> usize {
+        1
+    }
+
+    fn piece(&self, _: usize) -> &[u8] {
+        self.0
+    }
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) data: &'a [u8],
+    pub(crate) from: SocketAddr,
+    pub(crate) truncated: bool,
+    /// The last two bits of the IP header's traffic class, if they were asked for.
+    pub(crate) ecn: Option<u8>,
+    /// The length of the datagrams that the kernel has put together, if it has.
+    pub(crate) segment_size: Option<usize>,
+}
+
+/// What the network has said about a datagram that was sent.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) error: io::Error,
+    /// Where the datagram was sent to.
+    pub(crate) destination: Option<SocketAddr>,
+    /// Who says so.
+    pub(crate) offender: Option<std::net::IpAddr>,
+}
+
+/// Sends one datagram.
+pub(crate) fn send(socket: &Socket, datagram: &impl Outgoing) -> io::Result<usize> {
+    let to = datagram.to().map(|to| SockAddr::from(reachable(to)));
+    if datagram.pieces() == 1 {
+        return match &to {
+            Some(to) => socket.send_to(datagram.piece(0), to),
+            None => socket.send(datagram.piece(0)),
+        };
+    }
+    let pieces = (0..datagram.pieces()).map(|index| datagram.piece(index));
+    if datagram.pieces() > PIECES {
+        let together = pieces.collect::<Vec<_>>().concat();
+        return match &to {
+            Some(to) => socket.send_to(&together, to),
+            None => socket.send(&together),
+        };
+    }
+    let mut slices = [IoSlice::new(&[]); PIECES];
+    slices.iter_mut().zip(pieces).for_each(|(slice, piece)| *slice = IoSlice::new(piece));
+    let slices = &slices[..datagram.pieces()];
+    match &to {
+        Some(to) => socket.send_to_vectored(slices, to),
+        None => socket.send_vectored(slices),
+    }
+}
+
+/// Where to send what is meant for nobody in particular. Windows refuses such an address;
+/// elsewhere it means this machine, and so it does there.
+pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if cfg!(windows) && address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
