@@ -379,6 +379,10 @@ mod unix {
             }
             let seen = busy.trace.take();
             assert!(seen.iter().all(|name| *name == "timer"), "the parent's: {seen:?}");
+            raise(SIGNUM);
+            run(&mut busy.lp, RunMode::NoWait);
+            let signals = busy.trace.take().into_iter().filter(|name| *name == "signal").count();
+            assert_eq!(signals, 1, "the parent's signal comes with the child's");
             busy.use_all();
             Ok(())
         });
