@@ -1,7 +1,7 @@
 //! Where jobs go when they are done: back to the loop they came from.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 
 use super::job::Job;
 use crate::notify::{Notes, Notifier};
@@ -28,7 +28,9 @@ impl Home {
             // If waking fails the loop finds the job when it next looks.
             let _ = home.notifier.notify(Notes::WORK);
         }
-        if home.closed.load(Ordering::SeqCst) {
+        // Either this sees that the loop has gone, or the loop sees the job.
+        fence(Ordering::SeqCst);
+        if home.closed.load(Ordering::Relaxed) {
             home.discard();
         }
     }
@@ -40,7 +42,8 @@ impl Home {
 
     /// Nobody will come any more.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         self.discard();
     }
 

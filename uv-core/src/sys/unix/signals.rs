@@ -5,11 +5,12 @@
 //! frees the old list once no handler runs that could still be reading it. To tell a loop
 //! is to count the signal in an array of the loop's and to leave a note.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use crate::mailbox::{Kind, Mailbox, SIGNALS, check_number};
 
@@ -27,7 +28,9 @@ static LISTS: [AtomicPtr<Vec<Subscriber>>; SIGNALS] =
 /// How many handlers run at this moment, in all threads.
 static HANDLERS: AtomicUsize = AtomicUsize::new(0);
 /// Held to change any of it: what each signal did before anybody watched it.
-static BEFORE: Mutex<[Option<libc::sigaction>; SIGNALS]> = Mutex::new([None; SIGNALS]);
+static BEFORE: Mutex<Actions> = Mutex::new([None; SIGNALS]);
+
+type Actions = [Option<libc::sigaction>; SIGNALS];
 
 extern "C" fn handler(signum: libc::c_int) {
     // What interrupts must leave no trace.
@@ -70,8 +73,32 @@ pub(crate) fn unsubscribe(mailbox: &Arc<Mailbox>, signum: i32, kind: Kind) -> io
     })
 }
 
+/// Sees to it that a forked child finds the lock free and no handler running, whatever the
+/// parent's other threads were at.
+fn survive_forks() {
+    thread_local! {
+        static HELD: Cell<Option<MutexGuard<'static, Actions>>> = const { Cell::new(None) };
+    }
+    unsafe extern "C" fn before_fork() {
+        HELD.set(Some(BEFORE.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+    unsafe extern "C" fn in_parent() {
+        drop(HELD.take());
+    }
+    unsafe extern "C" fn in_child() {
+        HANDLERS.store(0, Ordering::SeqCst);
+        drop(HELD.take());
+    }
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        // SAFETY: the handlers take and release one lock, in the thread that forks.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    });
+}
+
 fn change(signum: i32, change: impl FnOnce(&mut Vec<Subscriber>)) -> io::Result<()> {
     let index = check_number(signum)?;
+    survive_forks();
     // A handler must not interrupt this thread while it waits below for handlers to end.
     let _blocked = AllBlocked::new();
     let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
