@@ -98,8 +98,10 @@ pub(crate) struct UdpSlot<B: Backend> {
     receiving: bool,
     /// `None` while stopped, and while the callback runs.
     callback: Option<Lending<B, recv::Received>>,
-    /// How many datagrams the next system call asks for.
+    /// How many datagrams the next event asks for at first.
     batch: usize,
+    /// How many events there were.
+    events: u32,
     /// What is longer is truncated.
     largest: usize,
     /// Datagrams that came with others whose callback stopped receiving.
@@ -139,6 +141,7 @@ impl Udp {
             receiving: false,
             callback: None,
             batch: 1,
+            events: 0,
             largest: datagrams::LARGEST,
             held: VecDeque::new(),
             sends: Sends::default(),

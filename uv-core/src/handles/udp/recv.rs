@@ -15,6 +15,9 @@ use crate::{Loop, error};
 /// Datagrams, or reports, of one readiness event, so that a flood does not starve the rest.
 const PER_EVENT: usize = 4 * BATCH;
 
+/// Which events look for more than one datagram though the last has found one only.
+const LOOK_FOR_MORE: u32 = 8;
+
 /// A datagram, lent for the time of the callback.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -216,21 +219,32 @@ impl Udp {
 
 impl<B: Backend> Loop<B> {
     /// Receives what has come, up to a limit, and tells.
+    ///
+    /// To look for more than one datagram costs as much as to be told again of the next. So
+    /// the first event asks for one only, and so do all while datagrams come one by one, but
+    /// for every eighth: that one looks for more. Once there are more, an event asks for as
+    /// many as the last has found.
     pub(super) fn receive_datagrams(&mut self, udp: Udp) {
         self.tell_held(udp);
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        slot.events = slot.events.wrapping_add(1);
+        let (mut asked, mut received) = (slot.batch, 0);
+        if asked == 1 && slot.events.is_multiple_of(LOOK_FOR_MORE) {
+            asked = 2;
+        }
+        let once = asked == 1;
         let memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
         let mut batch = Batch { lp: self, udp, memory: Some(memory), next: 0, count: 0 };
-        let mut left = PER_EVENT;
-        while left > 0 {
-            let Some(asked) = batch.receive(left) else { break };
-            left -= batch.count.max(1);
-            let drained =
-                cfg!(any(target_os = "linux", target_os = "android")) && batch.count < asked;
+        while received < PER_EVENT && batch.receive(asked) {
+            received += batch.count;
+            let drained = Datagrams::FILLS && batch.count < asked;
             batch.tell_all();
-            if drained {
+            if once || drained {
                 break;
             }
+            asked = (asked * 2).min(BATCH);
         }
+        batch.ask_next_for(if received < 2 { 1 } else { (received + 1).next_power_of_two() });
     }
 
     /// Tells of the datagrams that a callback did not want before.
@@ -281,28 +295,34 @@ struct Batch<'a, B: Backend> {
 }
 
 impl<B: Backend> Batch<'_, B> {
-    /// Receives; returns how many were asked for, or `None` if there is no more to do.
-    fn receive(&mut self, left: usize) -> Option<usize> {
-        let slot = self.lp.udps.get_mut(self.udp.0).filter(|slot| slot.receiving)?;
+    /// Receives up to so many; returns false if there is no more to do.
+    fn receive(&mut self, asked: usize) -> bool {
+        let slot = self.lp.udps.get_mut(self.udp.0).filter(|slot| slot.receiving);
+        let (Some(slot), Some(memory)) = (slot, &mut self.memory) else { return false };
+        let Some(socket) = &slot.socket else { return false };
         (self.next, self.count) = (0, 0);
-        let (socket, memory) = (slot.socket.as_ref()?, self.memory.as_mut()?);
-        let asked = slot.batch.min(left);
         match memory.receive(socket, asked, slot.largest, slot.is_controlled) {
             Ok(count) => {
                 self.count = count;
-                if count == asked {
-                    slot.batch = (asked * 2).clamp(slot.batch, BATCH);
-                }
-                return Some(asked);
+                return true;
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Some(0),
-            Err(error) if is_about_earlier(&error) && !slot.is_connected => return Some(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
+            Err(error) if is_about_earlier(&error) && !slot.is_connected => return true,
             // What failed may be in the queue of reports, with more about it.
             Err(_) if slot.reports_errors && self.lp.tell_udp_reports(self.udp) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => self.lp.tell_received(self.udp, Err(error.into())),
         }
-        None
+        false
+    }
+
+    /// How many the next event asks for at first.
+    fn ask_next_for(&mut self, count: usize) {
+        // Who stops in the middle of many is better off with one at a time.
+        let count = if self.next < self.count { 1 } else { count.min(BATCH) };
+        if let Some(slot) = self.lp.udps.get_mut(self.udp.0) {
+            slot.batch = count;
+        }
     }
 
     fn tell_all(&mut self) {
@@ -325,8 +345,6 @@ impl<B: Backend> Drop for Batch<'_, B> {
             && !slot.base.is_closing()
         {
             slot.held.extend((self.next..self.count).map(|index| Held::new(memory.get(index))));
-            // Who stops after one datagram is better off with one at a time.
-            slot.batch = 1;
         }
         self.lp.datagrams = self.memory.take();
     }

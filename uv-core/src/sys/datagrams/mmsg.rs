@@ -37,6 +37,9 @@ impl fmt::Debug for Datagrams {
 }
 
 impl Datagrams {
+    /// Whether fewer than the limit means that there are no more now.
+    pub(crate) const FILLS: bool = true;
+
     pub(crate) fn new() -> Box<Datagrams> {
         Box::new(Datagrams {
             memory: vec![0; BATCH * STRIDE].into_boxed_slice(),
@@ -51,7 +54,7 @@ impl Datagrams {
     }
 
     /// Receives up to `limit` datagrams of up to `size` bytes, with their control messages
-    /// if `controlled`. Fewer than the limit means that there are no more now.
+    /// if `controlled`.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -60,6 +63,9 @@ impl Datagrams {
         controlled: bool,
     ) -> io::Result<usize> {
         let (limit, size) = (limit.min(BATCH), size.min(LARGEST));
+        if limit == 1 && !controlled {
+            return self.receive_one(socket, size);
+        }
         let memory = self.memory.chunks_exact_mut(STRIDE);
         let parts = memory.zip(&mut self.vectors).zip(&mut self.names).zip(&mut self.controls);
         for (header, (((memory, vector), name), control)) in
@@ -87,6 +93,34 @@ impl Datagrams {
             )
         };
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+    }
+
+    /// Receives a datagram by the call that costs least.
+    fn receive_one(&mut self, socket: &Socket, size: usize) -> io::Result<usize> {
+        let (name, memory) = (&mut self.names[0], &mut self.memory[..size]);
+        name.ss_family = libc::AF_UNSPEC as libc::sa_family_t;
+        let mut length = size_of_val(name) as libc::socklen_t;
+        // SAFETY: the kernel writes to memory of this batch, up to the lengths given.
+        let received = unsafe {
+            libc::recvfrom(
+                socket.as_raw_fd(),
+                memory.as_mut_ptr().cast(),
+                memory.len(),
+                // Asks for the length that the datagram had before it was truncated.
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                ptr::from_mut(name).cast(),
+                &mut length,
+            )
+        };
+        if received < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let header = &mut self.headers[0];
+        let truncated = received as usize > size;
+        header.msg_len = (received as usize).min(size) as libc::c_uint;
+        header.msg_hdr.msg_flags = if truncated { libc::MSG_TRUNC } else { 0 };
+        header.msg_hdr.msg_controllen = 0;
+        Ok(1)
     }
 
     /// One of those that the last call has received.

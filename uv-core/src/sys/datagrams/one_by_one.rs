@@ -23,6 +23,9 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
+    /// Whether fewer than the limit means that there are no more now.
+    pub(crate) const FILLS: bool = false;
+
     pub(crate) fn new() -> Box<Datagrams> {
         Box::new(Datagrams {
             memory: vec![0; LARGEST].into_boxed_slice(),
