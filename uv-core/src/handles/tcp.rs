@@ -32,7 +32,8 @@ pub struct Keepalive {
     pub idle: Duration,
     /// How long between probes.
     pub interval: Duration,
-    /// How many unanswered probes end the connection.
+    /// How many unanswered probes end the connection. Older Windows and OpenBSD have one number
+    /// for all connections, OpenBSD one interval too.
     pub count: u32,
 }
 
@@ -390,11 +391,19 @@ fn set_keepalive(socket: &Socket, keepalive: Option<Keepalive>) -> io::Result<()
         return socket.set_keepalive(false);
     };
     let params = TcpKeepalive::new().with_time(idle);
-    #[cfg(not(target_os = "openbsd"))]
-    let params = params.with_interval(interval).with_retries(count);
-    #[cfg(target_os = "openbsd")]
-    let _ = (interval, count);
-    socket.set_tcp_keepalive(&params)
+    cfg_if::cfg_if! {
+        if #[cfg(target_os = "openbsd")] {
+            let _ = (interval, count); // It has one interval and one count for all.
+            socket.set_tcp_keepalive(&params)
+        } else {
+            let params = params.with_interval(interval);
+            match socket.set_tcp_keepalive(&params.clone().with_retries(count)) {
+                // Windows before version 1703, and Wine, have one count for all.
+                Err(_) if cfg!(windows) => socket.set_tcp_keepalive(&params),
+                result => result,
+            }
+        }
+    }
 }
 
 /// Connecting to no address in particular means this machine. Windows does not know that.

@@ -134,7 +134,7 @@ fn trying_to_write_never_queues() {
         assert!(fill(lp, tcp) > 0);
         assert_eq!(tcp.write_queue_size(lp), 0);
         assert!(!lp.alive());
-        tcp.write(lp, "queued", |_, _, _, _| {}).unwrap();
+        tcp.write(lp, vec![1; 64 << 20], |_, _, _, _| {}).unwrap();
         assert_eq!(tcp.try_write(lp, b"x").unwrap_err().kind(), ErrorKind::WouldBlock);
         drop(peer);
         tcp.close(lp).unwrap();

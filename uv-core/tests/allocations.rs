@@ -1,0 +1,167 @@
+//! In a steady state, streams allocate nothing.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+
+use uv_core::backends::Auto;
+use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+
+/// Counts what this thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: the system's allocator does it all; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn every(case: impl Fn(&mut Loop<Auto>)) {
+    for name in Auto::NAMES {
+        match Auto::named(name) {
+            Ok(backend) => {
+                eprintln!("on {name}");
+                case(&mut Loop::new(backend));
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                eprintln!("skip {name}: {error}");
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+/// Rounds before counting, in which everything grows to its size, and rounds that count.
+const WARM_UP: usize = 200;
+const COUNTED: usize = 1000;
+
+/// Counts the allocations of what `round` is called for, after the warm-up.
+struct Meter {
+    rounds: usize,
+    before: usize,
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter { rounds: 0, before: 0 }
+    }
+
+    /// True when there have been enough rounds.
+    fn round(&mut self) -> bool {
+        self.rounds += 1;
+        let now = ALLOCATIONS.get();
+        if self.rounds == WARM_UP {
+            self.before = now;
+        }
+        if self.rounds == WARM_UP + COUNTED {
+            assert_eq!(now - self.before, 0, "allocations in {COUNTED} rounds");
+        }
+        self.rounds == WARM_UP + COUNTED
+    }
+}
+
+#[test]
+fn lent_reads_and_owned_writes_allocate_nothing() {
+    every(|lp| {
+        let (one, other) = Tcp::pair(lp).unwrap();
+        other
+            .read_start(lp, |lp, other, bytes| {
+                assert_eq!(bytes.unwrap().len(), 512);
+                other.write(lp, &[7; 512], |_, _, result, _| result.unwrap()).unwrap();
+            })
+            .unwrap();
+        let (buffer, mut meter) = (Rc::new(RefCell::new(vec![1; 512])), Meter::new());
+        let ping = move |lp: &mut Loop<Auto>| {
+            let kept = Rc::clone(&buffer);
+            let bytes = buffer.take();
+            one.write(lp, bytes, move |_, _, _, bytes| drop(kept.replace(bytes))).unwrap();
+        };
+        ping(lp);
+        one.read_start(lp, move |lp, one, bytes| {
+            assert_eq!(bytes.unwrap().len(), 512);
+            if meter.round() {
+                one.close(lp).unwrap();
+                other.close(lp).unwrap();
+            } else {
+                ping(lp);
+            }
+        })
+        .unwrap();
+        lp.run(RunMode::Default).unwrap();
+    });
+}
+
+#[test]
+fn pulled_reads_and_vectored_writes_allocate_nothing() {
+    fn next(lp: &mut Loop<Auto>, one: Tcp, other: Tcp, buffer: Vec<u8>, meter: Rc<RefCell<Meter>>) {
+        one.write(lp, ["abc", "def"], |_, _, result, _| result.unwrap()).unwrap();
+        let read = other.read(lp, buffer, move |lp, other, count, buffer| {
+            assert_eq!(count.unwrap(), 6);
+            if meter.borrow_mut().round() {
+                one.close(lp).unwrap();
+                other.close(lp).unwrap();
+            } else {
+                next(lp, one, other, buffer, meter);
+            }
+        });
+        read.unwrap();
+    }
+    every(|lp| {
+        let (one, other) = Tcp::pair(lp).unwrap();
+        next(lp, one, other, vec![0; 100], Rc::new(RefCell::new(Meter::new())));
+        lp.run(RunMode::Default).unwrap();
+    });
+}
+
+#[test]
+fn accepting_and_closing_allocate_nothing() {
+    every(|lp| {
+        if let "uring" | "iocp" = lp.backend().name() {
+            return; // These allocate for a registration.
+        }
+        let server = Tcp::new(lp);
+        let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        server.bind(lp, address, BindFlags::empty()).unwrap();
+        let mut meter = Meter::new();
+        server
+            .listen(lp, 4096, move |lp, server, _| {
+                let peer = server.accept(lp).unwrap();
+                let read = peer.read_start(lp, |lp, peer, bytes| {
+                    assert_eq!(bytes.unwrap(), b"");
+                    peer.close(lp).unwrap();
+                });
+                read.unwrap();
+                if meter.round() {
+                    server.close(lp).unwrap();
+                }
+            })
+            .unwrap();
+        let address = server.local_addr(lp).unwrap();
+        let clients = std::thread::spawn(move || {
+            for _ in 0..WARM_UP + COUNTED {
+                drop(TcpStream::connect(address).unwrap());
+            }
+        });
+        lp.run(RunMode::Default).unwrap();
+        clients.join().unwrap();
+    });
+}

@@ -1,0 +1,75 @@
+//! When the process runs out of descriptors. In a program of its own: the limit is the
+//! process's, and other tests open some.
+
+#![cfg(unix)]
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::time::Duration;
+
+use uv_core::backends::Auto;
+use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, Timer};
+
+fn limit_descriptors(count: u64) {
+    let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
+    // SAFETY: the kernel reads one structure.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+}
+
+#[test]
+fn those_who_connect_are_turned_away_and_the_loop_does_not_spin() {
+    limit_descriptors(100);
+    for name in Auto::NAMES {
+        let mut lp = match Auto::named(name) {
+            Ok(backend) => Loop::new(backend),
+            Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+            Err(error) => panic!("{name}: {error}"),
+        };
+        eprintln!("on {name}");
+        let (server, accepted) = (Tcp::new(&mut lp), Rc::new(Cell::new(0)));
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        server.bind(&mut lp, any, BindFlags::empty()).unwrap();
+        let count = Rc::clone(&accepted);
+        server
+            .listen(&mut lp, 16, move |lp, server, result| {
+                result.unwrap();
+                count.set(count.get() + 1);
+                server.accept(lp).unwrap().close(lp).unwrap();
+            })
+            .unwrap();
+        let address = server.local_addr(&lp).unwrap();
+        lp.run(RunMode::NoWait).unwrap();
+        // All but one, which is the client's.
+        let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        files.pop();
+        let mut client = TcpStream::connect(address).unwrap();
+
+        let (timer, turns) = (Timer::new(&mut lp), lp.metrics().loop_count());
+        timer.start(&mut lp, Duration::from_millis(50), Duration::ZERO, |lp, _| lp.stop()).unwrap();
+        lp.run(RunMode::Default).unwrap();
+        assert_eq!(accepted.get(), 0, "{name}: it could not be accepted");
+        assert!(lp.metrics().loop_count() - turns < 10, "{name}: the loop spins");
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let end = client.read(&mut [0]);
+        let turned_away = |kind| kind == ErrorKind::ConnectionReset;
+        assert!(
+            end.as_ref().map_or_else(|error| turned_away(error.kind()), |n| *n == 0),
+            "{end:?}"
+        );
+
+        // With descriptors there are connections again.
+        drop((client, files));
+        let client = TcpStream::connect(address).unwrap();
+        while accepted.get() == 0 {
+            lp.run(RunMode::Once).unwrap();
+        }
+        drop(client);
+        server.close(&mut lp).unwrap();
+        timer.close(&mut lp).unwrap();
+        lp.run(RunMode::Default).unwrap();
+    }
+}
