@@ -27,7 +27,29 @@
 //! every verb takes it. Callbacks get it too, so no handle needs a reference count or a
 //! cell. The loop is generic over its [backend](backends): pick one by Cargo feature, name
 //! one, let [`Auto`](backends::Auto) choose, or bring your own.
-
+//!
+//! | for | there is |
+//! |---|---|
+//! | time | [`Timer`], [`Loop::now`] |
+//! | a turn of the loop | [`Idle`], [`Prepare`], [`Check`], [`Loop::defer`] |
+//! | other threads | [`Async`], [`Channel`] |
+//! | the network | [`Tcp`] with the verbs of [`Stream`], [`Udp`] |
+//! | descriptors of others | [`Poll`] |
+//! | signals | [`Signal`] |
+//! | what would block | [`Loop::queue_work`], [`Pool`] |
+//! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
+//!
+//! Not here yet: pipes and terminals, processes, the file system and its watchers, name
+//! lookup. Sockets work by readiness on every backend, also where the backend could perform
+//! operations.
+//!
+//! # Behaviour
+//!
+//! It is libuv's, without its defects. The points go on from those of
+//! [poll-core's contract](poll_core#the-contract), and the cases named with each run in the
+//! crate `conformance` on every backend.
+//!
+#![doc = include_str!("../docs/behaviour.md")]
 #![deny(unsafe_code)]
 
 mod arena;

@@ -3,6 +3,7 @@
 mod async_handle;
 mod base;
 mod channel;
+mod directory;
 mod listing;
 mod poll;
 mod signal;

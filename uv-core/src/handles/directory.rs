@@ -1,0 +1,155 @@
+//! All kinds of handles in one place: who they are, how each stops and goes.
+//!
+//! A new kind of handle is one more line in each of these.
+
+use poll_core::Backend;
+
+use crate::Loop;
+use crate::handles::watcher::Phase;
+use crate::handles::{AnyHandle, Async, Base, Poll, Signal, Timer, Udp};
+
+impl<B: Backend> Loop<B> {
+    /// Every open handle in the order they were made, closing ones included.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// Timer::new(&mut lp);
+    /// for handle in lp.walk() {
+    ///     println!("closing {handle}");
+    ///     handle.close(&mut lp)?;
+    /// }
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.walk().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn walk(&self) -> Vec<AnyHandle> {
+        let mut all = Vec::new();
+        let slots = self.timers.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), Timer(key).into())));
+        for phase in Phase::ALL {
+            let slots = self.watchers[phase as usize].slots.iter();
+            all.extend(slots.map(|(key, slot)| (slot.base.born(), phase.handle(key))));
+        }
+        let slots = self.asyncs.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), Async(key).into())));
+        let slots = self.polls.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), Poll(key).into())));
+        let slots = self.signals.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), Signal(key).into())));
+        let slots = self.streams.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), slot.kind.handle(key))));
+        let slots = self.udps.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), Udp(key).into())));
+        all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
+        all.into_iter().map(|(_, handle)| handle).collect()
+    }
+
+    pub(crate) fn open_handles(&self) -> usize {
+        let watchers = self.watchers.iter().map(|watchers| watchers.slots.len()).sum::<usize>();
+        self.timers.slots.len()
+            + watchers
+            + self.asyncs.slots.len()
+            + self.polls.len()
+            + self.signals.slots.len()
+            + self.streams.slots.len()
+            + self.udps.len()
+    }
+
+    pub(crate) fn new_base(&mut self) -> Base {
+        self.births += 1;
+        Base::new(self.births)
+    }
+
+    pub(crate) fn base(&self, handle: AnyHandle) -> Option<Base> {
+        let key = handle.key();
+        Some(match handle {
+            AnyHandle::Timer(_) => self.timers.slots.get(key)?.base,
+            AnyHandle::Idle(_) => self.watchers[Phase::Idle as usize].slots.get(key)?.base,
+            AnyHandle::Prepare(_) => self.watchers[Phase::Prepare as usize].slots.get(key)?.base,
+            AnyHandle::Check(_) => self.watchers[Phase::Check as usize].slots.get(key)?.base,
+            AnyHandle::Async(_) => self.asyncs.slots.get(key)?.base,
+            AnyHandle::Poll(_) => self.polls.get(key)?.base,
+            AnyHandle::Signal(_) => self.signals.slots.get(key)?.base,
+            AnyHandle::Tcp(_) => self.streams.slots.get(key)?.base,
+            AnyHandle::Udp(_) => self.udps.get(key)?.base,
+        })
+    }
+
+    /// The base of a handle, and the count that goes with it.
+    pub(crate) fn base_mut(&mut self, handle: AnyHandle) -> Option<(&mut Base, &mut usize)> {
+        let key = handle.key();
+        let watcher = |phase: Phase| phase as usize;
+        let base = match handle {
+            AnyHandle::Timer(_) => &mut self.timers.slots.get_mut(key)?.base,
+            AnyHandle::Idle(_) => &mut self.watchers[watcher(Phase::Idle)].slots.get_mut(key)?.base,
+            AnyHandle::Prepare(_) => {
+                &mut self.watchers[watcher(Phase::Prepare)].slots.get_mut(key)?.base
+            }
+            AnyHandle::Check(_) => {
+                &mut self.watchers[watcher(Phase::Check)].slots.get_mut(key)?.base
+            }
+            AnyHandle::Async(_) => &mut self.asyncs.slots.get_mut(key)?.base,
+            AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
+            AnyHandle::Signal(_) => &mut self.signals.slots.get_mut(key)?.base,
+            AnyHandle::Tcp(_) => &mut self.streams.slots.get_mut(key)?.base,
+            AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
+        };
+        Some((base, &mut self.active_handles))
+    }
+
+    /// The first half of closing: whatever it does, it does no more.
+    pub(crate) fn stop_handle(&mut self, handle: AnyHandle) {
+        let stopped = match handle {
+            AnyHandle::Timer(timer) => timer.stop(self),
+            AnyHandle::Idle(idle) => idle.stop(self),
+            AnyHandle::Prepare(prepare) => prepare.stop(self),
+            AnyHandle::Check(check) => check.stop(self),
+            AnyHandle::Async(handle) => {
+                self.stop_async(handle);
+                Ok(())
+            }
+            AnyHandle::Poll(poll) => {
+                self.stop_poll(poll);
+                Ok(())
+            }
+            AnyHandle::Signal(signal) => signal.stop(self),
+            AnyHandle::Tcp(_) => {
+                self.stop_stream(handle.key());
+                Ok(())
+            }
+            AnyHandle::Udp(udp) => {
+                self.stop_udp(udp);
+                Ok(())
+            }
+        };
+        debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
+    }
+
+    /// The last half of closing: the slot and all it holds go.
+    pub(crate) fn free_handle(&mut self, handle: AnyHandle) {
+        let key = handle.key();
+        match handle {
+            AnyHandle::Timer(_) => drop(self.timers.slots.remove(key)),
+            AnyHandle::Idle(_) => drop(self.watchers[Phase::Idle as usize].slots.remove(key)),
+            AnyHandle::Prepare(_) => drop(self.watchers[Phase::Prepare as usize].slots.remove(key)),
+            AnyHandle::Check(_) => drop(self.watchers[Phase::Check as usize].slots.remove(key)),
+            AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
+            AnyHandle::Poll(_) => drop(self.polls.remove(key)),
+            AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
+            AnyHandle::Tcp(_) => drop(self.streams.slots.remove(key)),
+            AnyHandle::Udp(_) => drop(self.udps.remove(key)),
+        }
+    }
+
+    /// Before the close callback: what the handle was asked for, and has not told, it tells
+    /// now. A panic leaves the rest for the next closing phase.
+    pub(crate) fn settle_handle(&mut self, handle: AnyHandle) {
+        match handle {
+            AnyHandle::Tcp(_) => self.settle_stream(handle.key()),
+            AnyHandle::Udp(udp) => self.tell_sends(udp),
+            _ => {}
+        }
+    }
+}
