@@ -230,6 +230,7 @@ impl Udp {
         if self.open_slot(lp)?.is_connected {
             return Err(io::Error::from_raw_os_error(code::EISCONN));
         }
+        lp.flush_sends(self);
         self.bind_to_any(lp, address, UdpBind::empty())?;
         let slot = self.open_slot(lp)?;
         slot.socket()?.connect(&datagrams::reachable(address).into())?;
@@ -244,6 +245,7 @@ impl Udp {
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `NotConnected`
     /// if it is not connected, else what the system says.
     pub fn disconnect<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        lp.flush_sends(self);
         let slot = self.open_slot(lp)?;
         if !slot.is_connected {
             return Err(io::Error::from_raw_os_error(code::ENOTCONN));
@@ -319,7 +321,7 @@ impl<B: Backend> Loop<B> {
         let Some(slot) = self.udps.get_mut(udp.0) else { return Ok(()) };
         let mut wanted = Ready::NONE;
         wanted.set(Ready::READ, slot.receiving);
-        wanted.set(Ready::WRITE, slot.sends.any_unsent());
+        wanted.set(Ready::WRITE, slot.sends.wait_for_kernel());
         if wanted == slot.armed {
             return Ok(());
         }
@@ -367,6 +369,7 @@ impl<B: Backend> Loop<B> {
 
     /// Closing: the registration and the socket go at once; what was not sent is cancelled.
     pub(crate) fn stop_udp(&mut self, udp: Udp) {
+        self.flush_sends(udp);
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let (source, socket) = (slot.source.take(), slot.socket.take());
         slot.receiving = false;

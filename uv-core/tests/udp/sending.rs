@@ -1,14 +1,16 @@
 //! Sending.
 
 use std::cell::Cell;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::net::UdpSocket;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use uv_core::{Check, Handle, RunMode, Udp};
 
 use super::code::EMSGSIZE;
-use super::{bound, every, is, log, run};
+use super::{Lp, bound, every, is, local, log, run};
 
 #[test]
 fn the_callback_of_a_send_never_runs_inside_the_call() {
@@ -228,5 +230,93 @@ fn try_send_many_sends_every_one() {
         let client = Udp::new(lp);
         assert_eq!(client.try_send_many(lp, &some).unwrap(), 1);
         assert!(is(&client.try_send_many(lp, &some[1..]).unwrap_err(), EMSGSIZE));
+    });
+}
+
+/// A server that gets 40 numbers at once, and a client that waits for answers.
+fn many_questions(lp: &mut Lp) -> (Udp, UdpSocket) {
+    let (server, to) = bound(lp);
+    let client = UdpSocket::bind(local()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    for number in 0..40 {
+        client.send_to(&[number], to).unwrap();
+    }
+    (server, client)
+}
+
+fn answers(client: &UdpSocket, count: usize) -> Vec<u8> {
+    let mut answer = [0; 16];
+    (0..count).map(|_| (client.recv(&mut answer).unwrap(), answer[0]).1).collect()
+}
+
+#[test]
+fn answers_to_many_go_out_in_order_with_what_is_tried_between() {
+    every(|lp| {
+        let (server, client) = many_questions(lp);
+        let told = log();
+        let seen = told.clone();
+        server
+            .recv_start(lp, move |lp, server, datagram| {
+                let datagram = datagram.unwrap();
+                let (number, from, seen) = (datagram.data[0], datagram.from, seen.clone());
+                let done = move |lp: &mut Lp, server: Udp, result: io::Result<()>, _| {
+                    result.unwrap();
+                    seen.push(number);
+                    if seen.len() == 40 {
+                        server.close(lp).unwrap();
+                    }
+                };
+                server.send(lp, vec![number], from, done).unwrap();
+                if number % 3 == 0 {
+                    assert_eq!(server.try_send(lp, &[100 + number], from).unwrap(), 1);
+                }
+            })
+            .unwrap();
+        run(lp);
+        assert_eq!(told.take(), (0..40).collect::<Vec<_>>());
+        let all: Vec<_> = (0..40)
+            .flat_map(|number| match number % 3 {
+                0 => vec![number, 100 + number],
+                _ => vec![number],
+            })
+            .collect();
+        assert_eq!(answers(&client, all.len()), all);
+    });
+}
+
+#[test]
+fn what_was_sent_before_a_close_or_a_panic_is_sent() {
+    every(|lp| {
+        let (server, client) = many_questions(lp);
+        let told = log();
+        let seen = told.clone();
+        server
+            .recv_start(lp, move |lp, server, datagram| {
+                let datagram = datagram.unwrap();
+                let (number, from, seen) = (datagram.data[0], datagram.from, seen.clone());
+                let done =
+                    move |_: &mut Lp, _, result: io::Result<()>, _| seen.push(result.is_ok());
+                server.send(lp, vec![number], from, done).unwrap();
+                assert_ne!(number, 20, "on purpose");
+            })
+            .unwrap();
+        let run_once = std::panic::AssertUnwindSafe(|| lp.run(RunMode::Default));
+        std::panic::catch_unwind(run_once).unwrap_err();
+        let seen = told.clone();
+        server
+            .recv_start(lp, move |lp, server, datagram| {
+                let datagram = datagram.unwrap();
+                let (number, from, seen) = (datagram.data[0], datagram.from, seen.clone());
+                let done =
+                    move |_: &mut Lp, _, result: io::Result<()>, _| seen.push(result.is_ok());
+                server.send(lp, vec![number], from, done).unwrap();
+                if number == 39 {
+                    server.close(lp).unwrap();
+                }
+            })
+            .unwrap();
+        run(lp);
+        assert_eq!(told.take(), [true; 40]);
+        assert_eq!(answers(&client, 40), (0..40).collect::<Vec<_>>());
     });
 }

@@ -309,8 +309,9 @@ impl Udp {
         datagrams::set_segment_size(self.socket(lp)?.0, bytes)
     }
 
-    /// The socket, and whether it is one of IPv6.
-    fn socket<B: Backend>(self, lp: &Loop<B>) -> io::Result<(&Socket, bool)> {
+    /// The socket, and whether it is one of IPv6. What was sent before is on its way.
+    fn socket<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<(&Socket, bool)> {
+        lp.flush_sends(self);
         let slot = lp.udps.get(self.0).ok_or_else(error::stale)?;
         Ok((slot.socket()?, slot.is_v6))
     }

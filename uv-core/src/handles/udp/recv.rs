@@ -326,6 +326,10 @@ impl<B: Backend> Batch<'_, B> {
     }
 
     fn tell_all(&mut self) {
+        // Answers to many are sent together.
+        if self.count > 1 {
+            self.lp.cork_sends(self.udp);
+        }
         while self.next < self.count
             && let Some(memory) = &self.memory
             && self.lp.udps.get(self.udp.0).is_some_and(|slot| slot.receiving)
@@ -333,6 +337,9 @@ impl<B: Backend> Batch<'_, B> {
             let incoming = memory.get(self.next);
             self.next += 1;
             self.lp.tell_received(self.udp, Ok(Datagram::new(incoming)));
+        }
+        if self.count > 1 {
+            self.lp.uncork_sends(self.udp);
         }
     }
 }
@@ -347,6 +354,8 @@ impl<B: Backend> Drop for Batch<'_, B> {
             slot.held.extend((self.next..self.count).map(|index| Held::new(memory.get(index))));
         }
         self.lp.datagrams = self.memory.take();
+        // A panic may have left them waiting.
+        self.lp.uncork_sends(self.udp);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::sys::datagrams::{self, Outgoing};
 use crate::{Loop, error};
 
 /// Batches of one readiness event, so that a long queue does not starve the rest.
-const BATCHES: u32 = 4;
+const BATCHES: usize = 4;
 
 /// A send that waits for the kernel to take it.
 #[derive(Debug)]
@@ -55,17 +55,31 @@ pub(crate) struct Sends<B: Backend> {
     size: usize,
     /// A pending phase will tell of those that have ended.
     is_pending: bool,
+    /// New ones wait for each other, to be sent together: callbacks are under way that are
+    /// likely to send more.
+    is_corked: bool,
 }
 
 impl<B: Backend> Default for Sends<B> {
     fn default() -> Self {
-        Sends { ended: VecDeque::new(), unsent: VecDeque::new(), size: 0, is_pending: false }
+        Sends {
+            ended: VecDeque::new(),
+            unsent: VecDeque::new(),
+            size: 0,
+            is_pending: false,
+            is_corked: false,
+        }
     }
 }
 
 impl<B: Backend> Sends<B> {
-    pub(super) fn any_unsent(&self) -> bool {
+    fn any_unsent(&self) -> bool {
         !self.unsent.is_empty()
+    }
+
+    /// True if some are to go when the kernel takes more.
+    pub(super) fn wait_for_kernel(&self) -> bool {
+        !self.unsent.is_empty() && !self.is_corked
     }
 
     pub(super) fn count(&self) -> usize {
@@ -122,7 +136,7 @@ impl Udp {
         });
         let send = Unsent { stored, to, length };
         let slot = self.open_slot(lp)?;
-        let result = match slot.sends.any_unsent() {
+        let result = match slot.sends.any_unsent() || slot.sends.is_corked {
             true => Err(io::ErrorKind::WouldBlock.into()),
             false => retry(|| datagrams::send(slot.socket()?, &send)),
         };
@@ -162,6 +176,7 @@ impl Udp {
     ) -> io::Result<usize> {
         let to = to.into();
         self.prepare_to_send(lp, to)?;
+        lp.flush_sends(self);
         let slot = self.open_slot(lp)?;
         if slot.sends.any_unsent() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -195,6 +210,7 @@ impl Udp {
         for &(_, to) in datagrams {
             self.prepare_to_send(lp, to)?;
         }
+        lp.flush_sends(self);
         let slot = self.open_slot(lp)?;
         if slot.sends.any_unsent() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -258,9 +274,17 @@ fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 impl<B: Backend> Loop<B> {
     /// Sends what waits, as far as the kernel takes it, and tells.
     pub(super) fn send_queued(&mut self, udp: Udp) {
+        self.send_unsent(udp, BATCHES);
+        // If it fails, the socket is told of more often than needed.
+        let _ = self.arm_udp(udp);
+        self.tell_sends(udp);
+    }
+
+    /// Sends what waits, as far as the kernel takes it, in so many batches.
+    fn send_unsent(&mut self, udp: Udp, batches: usize) {
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let Some(socket) = &slot.socket else { return };
-        for _ in 0..BATCHES {
+        for _ in 0..batches {
             if !slot.sends.any_unsent() {
                 break;
             }
@@ -275,9 +299,33 @@ impl<B: Backend> Loop<B> {
                 }
             }
         }
-        // If it fails, the socket is told of more often than needed.
-        let _ = self.arm_udp(udp);
-        self.tell_sends(udp);
+    }
+
+    /// Makes sends of this socket wait for each other, until [`Loop::uncork_sends`].
+    pub(super) fn cork_sends(&mut self, udp: Udp) {
+        if let Some(slot) = self.udps.get_mut(udp.0) {
+            slot.sends.is_corked = true;
+        }
+    }
+
+    pub(super) fn uncork_sends(&mut self, udp: Udp) {
+        self.flush_sends(udp);
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        if std::mem::take(&mut slot.sends.is_corked) {
+            // If it fails there is no way to know when the kernel takes more: then they wait
+            // until another is sent, or the handle is closed.
+            let _ = self.arm_udp(udp);
+        }
+    }
+
+    /// Sends what waits for others to be sent with: they must not be affected by what the
+    /// caller is about to do to the socket.
+    pub(super) fn flush_sends(&mut self, udp: Udp) {
+        if self.udps.get(udp.0).is_some_and(|slot| slot.sends.is_corked && slot.sends.any_unsent())
+        {
+            self.send_unsent(udp, usize::MAX);
+            self.tell_sends_later(udp);
+        }
     }
 
     /// Tells of the sends that have ended in the next pending phase.
@@ -298,8 +346,11 @@ impl<B: Backend> Loop<B> {
 
     /// Tells of the sends that have ended by now.
     pub(crate) fn tell_sends(&mut self, udp: Udp) {
+        let ended = self.udps.get(udp.0).map_or(0, |slot| slot.sends.ended.len());
         let rest = TellRest { lp: self, udp };
-        let ended = rest.lp.udps.get(udp.0).map_or(0, |slot| slot.sends.ended.len());
+        if ended > 1 {
+            rest.lp.cork_sends(udp);
+        }
         for _ in 0..ended {
             let Some(slot) = rest.lp.udps.get_mut(udp.0) else { break };
             let Some(Ended { stored, length, result }) = slot.sends.ended.pop_front() else {
@@ -321,6 +372,7 @@ struct TellRest<'a, B: Backend> {
 
 impl<B: Backend> Drop for TellRest<'_, B> {
     fn drop(&mut self) {
+        self.lp.uncork_sends(self.udp);
         self.lp.tell_sends_later(self.udp);
     }
 }
