@@ -35,6 +35,12 @@ type Accepted = (Token, io::Result<Token>);
 pub(super) type Nobody<B, S> = fn(&mut Loop<B>, S, io::Result<()>);
 
 impl<B: Backend> Listener<B> {
+    /// Gives up what is not a request: the connection that waits and the callback.
+    pub(super) fn stop(&mut self) -> impl Sized + use<B> {
+        self.has_callback = false;
+        (self.waiting.take(), self.callback.take())
+    }
+
     pub(super) fn wants_peers(&self) -> bool {
         let asked = self.has_callback && self.waiting.is_none();
         !self.failed && (asked || !self.requests.is_empty())

@@ -56,11 +56,12 @@ impl<B: Backend> Loop<B> {
         let Some(result) = slot.connected.take() else { return };
         slot.flags -= Flags::CONNECTING;
         let failed = result.is_err();
+        let callback = slot.connect.take();
         if failed {
-            slot.flags -= Flags::READABLE | Flags::WRITABLE | Flags::READING;
-            slot.update_active(&mut self.active_handles);
+            slot.flags -= Flags::READABLE | Flags::WRITABLE;
+            self.stop_reading(key);
         }
-        let Some(callback) = slot.connect.take() else { return };
+        let Some(callback) = callback else { return };
         self.active_requests -= 1;
         let mend = |lp: &mut Loop<B>, key| lp.feed_stream(key);
         self.guarded(key, mend, |lp| callback.call(lp, (key, result)));

@@ -286,13 +286,14 @@ impl<B: Backend> Loop<B> {
         slot.flags &= Flags::SHUTTING | Flags::CONNECTING;
         slot.armed = Ready::NONE;
         let (source, socket, reader) = (slot.source.take(), slot.socket.take(), slot.reader.take());
+        let peers = slot.listener.as_mut().map(|listener| listener.stop());
         slot.update_active(&mut self.active_handles);
         if let Some(source) = source {
             self.unwatch(source);
         }
         drop(socket);
         // Last: dropping what it captured may be anything.
-        drop(reader);
+        drop((reader, peers));
     }
 
     /// Before the close callback: requests that have not called back do so now.

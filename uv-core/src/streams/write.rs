@@ -17,6 +17,9 @@ const WRITES_PER_EVENT: usize = 32;
 /// Pieces that one system call takes: 1 KiB of stack.
 const PIECES_PER_CALL: usize = 64;
 
+/// Pieces that kernels take at the most.
+const MAX_PIECES: usize = 1024;
+
 /// A write that has not called back: the key to [cancel](Write::cancel) it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Write(Token);
@@ -199,7 +202,7 @@ impl<B: Backend> Loop<B> {
         if queued || slot.flags.contains(Flags::CONNECTING) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        send(socket, bufs)
+        send(socket, &bufs[..bufs.len().min(MAX_PIECES)])
     }
 }
 

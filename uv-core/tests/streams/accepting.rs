@@ -17,7 +17,7 @@ fn a_connection_that_is_not_accepted_holds_the_others_back() {
         assert_eq!(server.accept(lp).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(server.is_active(lp));
         let peers: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-        while told.len() < 1 {
+        while told.is_empty() {
             lp.run(RunMode::Once).unwrap();
         }
         for _ in 0..5 {

@@ -83,7 +83,7 @@ pub(crate) fn reuse_port(_socket: &Socket) -> io::Result<()> {
 
 /// Sockets are limited by memory only: there is nothing to keep for when they run out.
 #[derive(Debug, Default)]
-pub(crate) struct Reserve;
+pub(crate) struct Reserve(());
 
 impl Reserve {
     pub(crate) fn keep(&mut self) {}
