@@ -225,7 +225,9 @@ impl<B: Backend> Loop<B> {
     /// for every eighth: that one looks for more. Once there are more, an event asks for as
     /// many as the last has found.
     pub(super) fn receive_datagrams(&mut self, udp: Udp) {
-        self.tell_held(udp);
+        if self.udps.get(udp.0).is_some_and(|slot| !slot.held.is_empty()) {
+            self.tell_held(udp);
+        }
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         slot.events = slot.events.wrapping_add(1);
         let (mut asked, mut received) = (slot.batch, 0);
@@ -354,8 +356,10 @@ impl<B: Backend> Drop for Batch<'_, B> {
             slot.held.extend((self.next..self.count).map(|index| Held::new(memory.get(index))));
         }
         self.lp.datagrams = self.memory.take();
-        // A panic may have left them waiting.
-        self.lp.uncork_sends(self.udp);
+        if self.count > 1 {
+            // A panic may have left them waiting.
+            self.lp.uncork_sends(self.udp);
+        }
     }
 }
 

@@ -347,8 +347,8 @@ impl<B: Backend> Loop<B> {
     /// Tells of the sends that have ended by now.
     pub(crate) fn tell_sends(&mut self, udp: Udp) {
         let ended = self.udps.get(udp.0).map_or(0, |slot| slot.sends.ended.len());
-        let rest = TellRest { lp: self, udp };
-        if ended > 1 {
+        let rest = TellRest { lp: self, udp, corked: ended > 1 };
+        if rest.corked {
             rest.lp.cork_sends(udp);
         }
         for _ in 0..ended {
@@ -368,11 +368,14 @@ impl<B: Backend> Loop<B> {
 struct TellRest<'a, B: Backend> {
     lp: &'a mut Loop<B>,
     udp: Udp,
+    corked: bool,
 }
 
 impl<B: Backend> Drop for TellRest<'_, B> {
     fn drop(&mut self) {
-        self.lp.uncork_sends(self.udp);
+        if self.corked {
+            self.lp.uncork_sends(self.udp);
+        }
         self.lp.tell_sends_later(self.udp);
     }
 }
