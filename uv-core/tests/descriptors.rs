@@ -14,7 +14,7 @@ use std::time::Duration;
 use uv_core::backends::Auto;
 use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, Timer};
 
-fn limit_descriptors(count: u64) {
+fn limit_descriptors(count: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
     // SAFETY: the kernel reads one structure.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
