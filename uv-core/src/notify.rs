@@ -40,6 +40,7 @@ impl Notifier {
     }
 
     /// Takes a note; true if it was there.
+    #[inline]
     pub(crate) fn take(&self, note: Notes) -> bool {
         // A plain look first: the usual answer is that there is none.
         self.notes.load(Ordering::Relaxed) & note.0 != 0

@@ -35,6 +35,7 @@ impl Default for RunQueue {
 }
 
 impl RunQueue {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -56,6 +57,7 @@ impl RunQueue {
     }
 
     /// Moves all members aside.
+    #[inline]
     pub(crate) fn begin_round(&mut self) {
         let Link { prev: last, next: first } = self.links[LIST as usize];
         if first == LIST {
@@ -70,6 +72,7 @@ impl RunQueue {
     }
 
     /// The next member of this round.
+    #[inline]
     pub(crate) fn next_in_round(&mut self) -> Option<u32> {
         let link = self.links[ASIDE as usize].next;
         if link == ASIDE {
@@ -80,12 +83,14 @@ impl RunQueue {
         Some(link - ANCHORS)
     }
 
+    #[inline]
     fn insert(&mut self, link: u32, prev: u32, next: u32) {
         self.links[prev as usize].next = link;
         self.links[next as usize].prev = link;
         self.links[link as usize] = Link { prev, next };
     }
 
+    #[inline]
     fn unlink(&mut self, link: u32) {
         let Link { prev, next } = std::mem::replace(&mut self.links[link as usize], APART);
         self.links[prev as usize].next = next;

@@ -91,6 +91,7 @@ impl Wheel {
     }
 
     /// Schedules a timer that is not scheduled.
+    #[inline]
     pub(crate) fn insert(&mut self, index: u32, deadline: u64) {
         if index as usize >= self.nodes.len() {
             let out = Node { deadline: 0, prev: NIL, next: NIL, place: OUT };
@@ -105,6 +106,7 @@ impl Wheel {
     }
 
     /// Takes a timer out, whether it waits or has expired and was not run yet.
+    #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
         let Some(node) = self.nodes.get_mut(index as usize) else { return };
         let (place, deadline) = (node.place, node.deadline);
@@ -118,11 +120,13 @@ impl Wheel {
     }
 
     /// True if the timer waits for its deadline.
+    #[inline]
     pub(crate) fn is_scheduled(&self, index: u32) -> bool {
         self.nodes.get(index as usize).is_some_and(|node| node.place < EXPIRED)
     }
 
     /// Whether the timer has expired and was not stopped since; from then on it has not.
+    #[inline]
     pub(crate) fn take_expired(&mut self, expired: Expired) -> bool {
         let node = &mut self.nodes[expired.index as usize];
         let due = node.place == EXPIRED;
@@ -253,6 +257,7 @@ impl Wheel {
         }
     }
 
+    #[inline]
     fn link(&mut self, index: u32, deadline: u64) {
         let level = level_of(self.reached, deadline);
         let digit = digit_of(deadline, level);
@@ -270,6 +275,7 @@ impl Wheel {
         self.nodes[index as usize] = Node { deadline, prev: last, next: NIL, place: place as u16 };
     }
 
+    #[inline]
     fn unlink(&mut self, index: u32, place: u16) {
         let Node { prev, next, .. } = self.nodes[index as usize];
         let slot = &mut self.slots[place as usize];
@@ -289,11 +295,13 @@ impl Wheel {
 }
 
 /// The highest digit in which two times differ; 0 if they do not.
+#[inline]
 fn level_of(reached: u64, time: u64) -> usize {
     let significant = 63 - ((reached ^ time) | (SLOTS as u64 - 1)).leading_zeros();
     (significant / DIGIT_BITS) as usize
 }
 
+#[inline]
 fn digit_of(time: u64, level: usize) -> usize {
     (time >> (level as u32 * DIGIT_BITS)) as usize % SLOTS
 }
