@@ -64,14 +64,20 @@ impl<T> Registry<T> {
         self.entry_mut(token).map(|(_, state)| state)
     }
 
+    /// The source and the state of a registration; `None` if the token is unknown or stale.
+    /// For what the kernel reports, where that is no mistake and costs no error.
+    #[inline]
+    pub fn find(&mut self, token: Token) -> Option<(RawSource, &mut T)> {
+        self.entries.get_mut(token).map(|(source, state)| (*source, state))
+    }
+
     /// The source and the state of a registration.
     ///
     /// # Errors
     ///
     /// `NotFound` if the token is unknown or stale.
     pub fn entry_mut(&mut self, token: Token) -> io::Result<(RawSource, &mut T)> {
-        let (source, state) = self.entries.get_mut(token).ok_or_else(not_found)?;
-        Ok((*source, state))
+        self.find(token).ok_or_else(not_found)
     }
 
     /// Takes a registration out.

@@ -249,7 +249,7 @@ impl Epoll {
     /// Tells the kernel what has changed, in one system call a source at most.
     fn flush(&mut self, events: &mut Vec<Event>) {
         for token in self.changed.drain(..) {
-            let Ok((source, state)) = self.sources.entry_mut(token) else { continue };
+            let Some((source, state)) = self.sources.find(token) else { continue };
             state.queued = None;
             let Some(op) = change(state.armed, state.wanted) else { continue };
             match self.instance.ctl(op, source.fd(), state.wanted, token.to_u64()) {
@@ -270,7 +270,7 @@ impl Epoll {
                 continue; // The doorbell says whether that was a wake.
             }
             let token = Token::from_u64(event.u64);
-            let Ok((source, state)) = self.sources.entry_mut(token) else {
+            let Some((source, state)) = self.sources.find(token) else {
                 orphaned = true;
                 continue;
             };

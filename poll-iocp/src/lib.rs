@@ -269,7 +269,7 @@ impl Iocp {
     /// Gives a source the poll that it wants. An error is about the backend, and
     /// the source is as it was.
     fn arm(&mut self, token: Token, events: &mut Vec<Event>) -> io::Result<()> {
-        let Ok(source) = self.sources.get_mut(token) else {
+        let Some((_, source)) = self.sources.find(token) else {
             return Ok(()); // Deregistered since.
         };
         let flags = flags_of(source.wanted);

@@ -328,7 +328,7 @@ impl Kqueue {
     fn call(&mut self, timeout: Option<Duration>) -> io::Result<Collected> {
         self.changes.clear();
         for token in self.changed.drain(..) {
-            if let Ok((source, watch)) = self.sources.entry_mut(token) {
+            if let Some((source, watch)) = self.sources.find(token) {
                 *watch.queued() = None;
                 watch.changes(source.fd(), token, &mut self.changes);
             }
@@ -362,7 +362,7 @@ impl Kqueue {
             return;
         }
         let Some((token, filter)) = self.owner(&event) else { return };
-        let Ok(watch) = self.sources.get_mut(token) else { return };
+        let Some((_, watch)) = self.sources.find(token) else { return };
         let news = match event.receipt() {
             None => watch.fired(filter, &event),
             // A deletion of what was gone already: the descriptor was closed.
@@ -390,7 +390,7 @@ impl Kqueue {
     fn doubt_changes(&mut self) {
         for index in 0..self.changes.len() {
             if let Some((token, filter)) = self.owner(&self.changes[index])
-                && let Ok(watch) = self.sources.get_mut(token)
+                && let Some((_, watch)) = self.sources.find(token)
             {
                 watch.doubt(filter);
                 watch.queue(token, &mut self.changed);
@@ -402,7 +402,7 @@ impl Kqueue {
     fn report(&mut self, events: &mut Vec<Event>) -> bool {
         let before = events.len();
         for token in self.batch.drain(..) {
-            let Ok(watch) = self.sources.get_mut(token) else { continue };
+            let Some((_, watch)) = self.sources.find(token) else { continue };
             let ready = watch.report();
             if !ready.is_empty() {
                 events.push(Event::Ready { token, ready });

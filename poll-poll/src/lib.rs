@@ -264,7 +264,7 @@ impl Poll {
         self.polled.swap_remove(place);
         self.tokens.swap_remove(place);
         if let Some(&moved) = self.tokens.get(place)
-            && let Ok(watch) = self.sources.get_mut(moved)
+            && let Some((_, watch)) = self.sources.find(moved)
         {
             watch.place = Some(place);
         }

@@ -138,7 +138,7 @@ impl Polls {
     pub(crate) fn flush(&mut self, ring: &mut Ring) -> io::Result<()> {
         if mem::take(&mut self.outdated) {
             for &token in &self.changed {
-                if let Ok(watch) = self.watches.get_mut(token)
+                if let Some((_, watch)) = self.watches.find(token)
                     && let Some(armed) = watch.armed
                     && (watch.renew || watch.goal() != Some(armed.what))
                 {
@@ -153,7 +153,7 @@ impl Polls {
         self.send_off(ring)?;
         while let Some(&token) = self.changed.front() {
             // Deregistered since, perhaps.
-            if let Ok((source, watch)) = self.watches.entry_mut(token) {
+            if let Some((source, watch)) = self.watches.find(token) {
                 if watch.armed.is_none()
                     && let Some(what) = watch.goal()
                 {
@@ -206,7 +206,7 @@ impl Polls {
             }
             return;
         };
-        let Ok(watch) = self.watches.get_mut(token) else { return };
+        let Some((_, watch)) = self.watches.find(token) else { return };
         if !done.more() {
             self.slots.free(slot);
             watch.armed = None;
