@@ -37,7 +37,7 @@ impl Thread {
         self.send(CALL);
     }
 
-    fn send(self, signal: libc::c_int) {
+    pub(crate) fn send(self, signal: libc::c_int) {
         // SAFETY: cases send signals only to threads that they have not joined yet.
         let error = unsafe { libc::pthread_kill(self.0, signal) };
         assert_eq!(error, 0, "pthread_kill: {}", io::Error::from_raw_os_error(error));

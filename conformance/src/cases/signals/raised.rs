@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Barrier;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use uv_core::{Async, Handle, Lane, Loop, Poll, PollEvents, Pool, RunMode, Signal
 
 use crate::support::dispositions::{Changed, Disposition, raise};
 use crate::support::loops::{keep_alive, new_loop, run, run_to_the_end};
+use crate::support::signals::Thread;
 use crate::support::sources::{arrived, send, tcp_pair};
 use crate::support::trace::{Count, Trace};
 use crate::{Lab, Verdict};
@@ -487,23 +488,25 @@ pub fn are_told_last_of_a_batch<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// library that never heard of signals goes on.
 pub fn handlers_leave_system_calls_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
     use std::os::fd::AsRawFd;
-    use std::os::unix::thread::JoinHandleExt;
 
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (_, count) = counting(&mut lp, SIGUSR1);
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let (here, there) = mpsc::channel();
     let blocked = thread::spawn(move || {
+        here.send(Thread::current()).expect("the case waits for it");
         let mut byte = 0_u8;
         // SAFETY: one byte, which lives across the call. Not `Read::read`, as that tries
         // again by itself.
         let got = unsafe { libc::read(reader.as_raw_fd(), (&raw mut byte).cast(), 1) };
         (got, std::io::Error::last_os_error())
     });
+    let thread_id = there.recv().expect("the thread runs");
     for _ in 0..5 {
+        // Long enough to be reading again; a signal that comes before finds nothing wrong.
         thread::sleep(Duration::from_millis(5));
-        // SAFETY: the thread reads until a byte comes, below.
-        unsafe { libc::pthread_kill(blocked.as_pthread_t(), SIGUSR1) };
+        thread_id.send(SIGUSR1);
     }
     while count.get() < 5 {
         run(&mut lp, RunMode::Once);
