@@ -18,7 +18,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 10] = [
+const ALONE: [&str; 11] = [
     "embedding",
     "panics::in_a_signal",
     "polls::a_thousand_at_once",
@@ -27,6 +27,7 @@ const ALONE: [&str; 10] = [
     "surroundings",
     "timeouts::are_not_absurdly_late",
     "timeouts::zero_does_not_wait",
+    "udp::no_descriptor_is_left_behind",
     "wakes::from_many_threads",
     "work::the_environment_sets_the_size",
 ];
@@ -37,7 +38,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 25] = [
+pub const POINTS: [&str; 26] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -63,6 +64,7 @@ pub const POINTS: [&str; 25] = [
     "Metrics",
     "Panics",
     "Embedding",
+    "UDP",
 ];
 
 /// One case for one kind of backend.

@@ -22,6 +22,7 @@ pub mod surroundings;
 pub mod time;
 pub mod timeouts;
 pub mod timers;
+pub mod udp;
 pub mod wakes;
 pub mod watchers;
 pub mod work;
@@ -341,6 +342,62 @@ macro_rules! __list_of_cases {
                 what_came_before_a_fork_is_the_parents
                 work_in_flight_is_cancelled_in_a_child
                 a_parent_survives_careless_children;
+            28 udp:
+                a_socket_is_made_when_it_is_needed
+                an_address_in_use_is_refused
+                an_address_can_be_shared
+                a_port_can_be_spread_over_sockets
+                an_ipv6_socket_talks_ipv4
+                ipv6_only_is_ipv6_only
+                a_connected_socket_has_one_peer
+                connecting_has_rules
+                disconnecting_undoes_connecting
+                an_existing_socket_can_be_used
+                are_active_while_there_is_work
+                receiving_twice_is_refused
+                closing_frees_the_port
+                closed_handles_do_nothing
+                sends_go_at_once_and_are_told_later
+                the_queue_is_counted_until_the_callback
+                buffers_come_back
+                an_error_is_that_of_one_datagram
+                sends_are_told_before_the_close
+                try_send_sends_now_or_never
+                try_send_many_skips_nothing
+                try_send_many_stops_at_what_fails
+                answers_keep_their_order
+                answers_before_a_close_are_sent
+                handles_send_to_each_other
+                what_waits_goes_in_order
+                an_error_of_what_waits_is_that_of_one
+                try_send_does_not_overtake
+                closing_cancels_what_waits
+                datagrams_come_with_their_sender
+                empty_datagrams_are_datagrams
+                long_datagrams_are_truncated
+                the_largest_datagram_comes_whole
+                several_come_with_one_event
+                a_flood_starves_nobody
+                stopping_in_the_callback_loses_nothing
+                closing_in_the_callback_ends_it
+                a_callback_may_replace_itself
+                a_panic_loses_one_datagram_at_most
+                lent_memory_stays_as_it_is
+                options_want_a_socket
+                options_reach_the_socket
+                options_of_ipv6_reach_the_socket
+                members_of_a_group_get_its_datagrams
+                members_of_an_ipv6_group_get_its_datagrams
+                sources_of_a_group_are_told_apart
+                a_refusal_reaches_a_connected_socket
+                reports_of_the_network_reach_the_receiver
+                reports_are_told_once
+                congestion_is_told_if_asked_for
+                segments_are_cut_and_put_together
+                any_callback_may_close
+                what_waited_may_close
+                thousands_of_datagrams
+                no_descriptor_is_left_behind;
         }
     };
 }

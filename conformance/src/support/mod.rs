@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 pub(crate) mod child;
+pub(crate) mod datagrams;
 #[cfg(unix)]
 pub(crate) mod dispositions;
 pub(crate) mod files;

@@ -80,3 +80,36 @@ impl Count {
         self.0.get()
     }
 }
+
+/// A list of values that callbacks write and the case reads.
+#[derive(Debug)]
+pub(crate) struct Log<R>(Rc<RefCell<Vec<R>>>);
+
+impl<R> Clone for Log<R> {
+    fn clone(&self) -> Self {
+        Log(Rc::clone(&self.0))
+    }
+}
+
+impl<R> Default for Log<R> {
+    fn default() -> Self {
+        Log(Rc::default())
+    }
+}
+
+impl<R> Log<R> {
+    /// Writes a value.
+    pub(crate) fn push(&self, value: R) {
+        self.0.borrow_mut().push(value);
+    }
+
+    /// How many were written since the last look.
+    pub(crate) fn len(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// What was written since the last look.
+    pub(crate) fn take(&self) -> Vec<R> {
+        self.0.take()
+    }
+}

@@ -1,0 +1,303 @@
+//! Sending.
+
+use std::io;
+use std::sync::Arc;
+
+use poll_core::Backend;
+use uv_core::{Check, Handle, Loop, RunMode, Udp};
+
+#[cfg(not(unix))]
+use crate::Skip;
+use crate::support::datagrams::code::EMSGSIZE;
+use crate::support::datagrams::{
+    bound, finish, numbers_of, outsider, receive_numbers, refused, run_out, send_numbers, sent,
+};
+use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::trace::{Log, Trace};
+use crate::{Lab, Verdict};
+
+/// Longer than a datagram can be.
+const TOO_LONG: usize = 70_000;
+
+/// A send is on its way before the call returns; its callback comes when the loop runs.
+pub fn sends_go_at_once_and_are_told_later<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    let (udp, (outside, to)) = (Udp::new(&mut lp), outsider());
+    let note = trace.clone();
+    let first = move |lp: &mut Loop<T>, udp: Udp, result: io::Result<()>, _| {
+        result.expect("the datagram is sent");
+        note.note("first");
+        let again = note.clone();
+        udp.send(lp, vec![2], to, move |_: &mut Loop<T>, _, _, _| again.note("second")).unwrap();
+        note.note("first ends");
+    };
+    udp.send(&mut lp, vec![1], to, first).unwrap();
+    assert_eq!(numbers_of(&outside, 1), [1], "sent before the loop has run");
+    trace.expect(&[], "nothing is told inside of the call");
+    run_to_the_end(&mut lp);
+    trace.expect(&["first", "first ends", "second"], "nor inside of one from a callback");
+    assert_eq!(numbers_of(&outside, 1), [2]);
+    finish(lp);
+    Ok(())
+}
+
+/// The queue has the bytes and the number of all sends that have not called back; one that
+/// calls back is not among them any more.
+pub fn the_queue_is_counted_until_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (_outside, to)) = (new_loop(lab)?, outsider());
+    let (udp, left) = (Udp::new(&mut lp), Log::default());
+    assert_eq!((udp.send_queue_size(&lp), udp.send_queue_count(&lp)), (0, 0));
+    for text in ["four", "sixsix", ""] {
+        let left = left.clone();
+        let callback = move |lp: &mut Loop<T>, udp: Udp, result: io::Result<()>, _| {
+            result.expect("the datagram is sent");
+            left.push((udp.send_queue_size(lp), udp.send_queue_count(lp)));
+        };
+        udp.send(&mut lp, text, to, callback).unwrap();
+    }
+    assert_eq!((udp.send_queue_size(&lp), udp.send_queue_count(&lp)), (10, 3));
+    run_out(&mut lp);
+    assert_eq!(left.take(), [(6, 2), (0, 1), (0, 0)]);
+    finish(lp);
+    Ok(())
+}
+
+/// The callback gets the buffer back, whatever it is; one of many pieces makes one datagram.
+pub fn buffers_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
+    let (udp, mut told) = (Udp::new(&mut lp), Log::default());
+    fn back<T: Backend, B: PartialEq + std::fmt::Debug + 'static>(
+        told: &mut Log<bool>,
+        expected: B,
+    ) -> impl FnOnce(&mut Loop<T>, Udp, io::Result<()>, B) + use<T, B> + 'static {
+        let told = told.clone();
+        move |_, _, result, buffer| told.push(result.is_ok() && buffer == expected)
+    }
+    udp.send(&mut lp, vec![1], to, back(&mut told, vec![1])).unwrap();
+    let boxed = || Box::<[u8]>::from([2]);
+    udp.send(&mut lp, boxed(), to, back(&mut told, boxed())).unwrap();
+    let shared = Arc::<[u8]>::from([3]);
+    udp.send(&mut lp, Arc::clone(&shared), to, back(&mut told, shared)).unwrap();
+    udp.send(&mut lp, &b"static"[..], to, back(&mut told, &b"static"[..])).unwrap();
+    udp.send(&mut lp, ["a", "", "bc"], to, back(&mut told, ["a", "", "bc"])).unwrap();
+    udp.send(&mut lp, vec!["x"; 100], to, back(&mut told, vec!["x"; 100])).unwrap();
+    run_out(&mut lp);
+    assert_eq!(told.take(), [true; 6]);
+    let mut data = [0; 200];
+    let received = [(); 6].map(|()| {
+        let length = outside.recv(&mut data).expect("a datagram");
+        data[..length].to_vec()
+    });
+    let expected: [&[u8]; 6] = [&[1], &[2], &[3], b"static", b"abc", &[b'x'; 100]];
+    assert_eq!(received, expected);
+    finish(lp);
+    Ok(())
+}
+
+/// A datagram that cannot be sent fails alone, in its callback, in its turn.
+pub fn an_error_is_that_of_one_datagram<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
+    let (udp, told) = (Udp::new(&mut lp), Log::default());
+    for buffer in [vec![1], vec![0; TOO_LONG], vec![2]] {
+        let told = told.clone();
+        let callback = move |_: &mut Loop<T>, _, result: io::Result<()>, buffer: Vec<u8>| {
+            told.push((buffer.len(), result.err().and_then(|error| error.raw_os_error())));
+        };
+        udp.send(&mut lp, buffer, to, callback).expect("errors of the kernel are told later");
+    }
+    assert_eq!(told.len(), 0, "not inside of the call");
+    run_out(&mut lp);
+    assert_eq!(told.take(), [(1, None), (TOO_LONG, Some(EMSGSIZE)), (1, None)]);
+    assert_eq!(numbers_of(&outside, 2), [1, 2]);
+    finish(lp);
+    Ok(())
+}
+
+/// Sends of the check phase are told before the close callback of their handle, which was
+/// closed there too: a close leaves no send untold.
+pub fn sends_are_told_before_the_close<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    let (udp, (outside, to)) = (Udp::new(&mut lp), outsider());
+    let (note, check) = (trace.clone(), Check::new(&mut lp));
+    let callback = move |lp: &mut Loop<T>, check: Check| {
+        let (sent, closed) = (note.clone(), note.clone());
+        udp.send(lp, vec![7], to, move |_: &mut Loop<T>, _, result, _| {
+            sent.note(if result.is_ok() { "sent" } else { "failed" });
+        })
+        .unwrap();
+        udp.close_with(lp, move |_, _| closed.note("closed")).unwrap();
+        note.note("check");
+        check.close(lp).unwrap();
+    };
+    check.start(&mut lp, callback).unwrap();
+    run(&mut lp, RunMode::NoWait);
+    run_to_the_end(&mut lp);
+    trace.expect(&["check", "sent", "closed"], "in this order");
+    assert_eq!(numbers_of(&outside, 1), [7], "what was tried before the close was sent");
+    finish(lp);
+    Ok(())
+}
+
+/// An immediate send is on its way or an error, and calls nobody.
+pub fn try_send_sends_now_or_never<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
+    let udp = Udp::new(&mut lp);
+    assert_eq!(udp.try_send(&mut lp, &[1, 2, 3], to).unwrap(), 3, "its length");
+    assert_eq!(udp.try_send(&mut lp, &[], to).unwrap(), 0, "an empty one is one, too");
+    refused(udp.try_send(&mut lp, &[0; TOO_LONG], to), EMSGSIZE, "at once");
+    assert_eq!((udp.send_queue_size(&lp), udp.send_queue_count(&lp)), (0, 0));
+    assert!(!udp.is_active(&lp) && !lp.alive(), "nothing is left to do");
+    let mut data = [0; 16];
+    let lengths = [(); 2].map(|()| outside.recv(&mut data).expect("a datagram"));
+    assert_eq!(lengths, [3, 0], "and nothing of the one that failed");
+    finish(lp);
+    Ok(())
+}
+
+/// Many are sent by one call, each of them once and in order. libuv's `uv_udp_try_send2`
+/// skipped every second block of twenty, and said that they were sent.
+pub fn try_send_many_skips_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
+    let udp = Udp::new(&mut lp);
+    assert_eq!(udp.try_send_many(&mut lp, &[]).unwrap(), 0, "none is not many");
+    let bytes: Vec<u8> = (0..150).collect();
+    for count in [1, 2, 19, 20, 21, 31, 32, 33, 50, 100, 150] {
+        let many: Vec<_> = bytes[..count].chunks(1).map(|byte| (byte, Some(to))).collect();
+        assert_eq!(udp.try_send_many(&mut lp, &many).unwrap(), count, "all are sent");
+        assert_eq!(numbers_of(&outside, count), bytes[..count]);
+    }
+    outside.set_nonblocking(true).unwrap();
+    assert!(outside.recv(&mut [0; 16]).is_err(), "and none twice");
+    finish(lp);
+    Ok(())
+}
+
+/// What cannot be sent ends a call for many: those before it are sent, and counted. An error
+/// is what comes of it only if none is before it.
+pub fn try_send_many_stops_at_what_fails<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
+    let udp = Udp::new(&mut lp);
+    let long = vec![0; TOO_LONG];
+    for place in [1, 19, 20, 32, 40] {
+        let mut many = vec![(&[1][..], Some(to)); 50];
+        many[place].0 = &long;
+        assert_eq!(udp.try_send_many(&mut lp, &many).unwrap(), place);
+        refused(udp.try_send_many(&mut lp, &many[place..]), EMSGSIZE, "it is the first");
+        assert_eq!(numbers_of(&outside, place), vec![1; place]);
+    }
+    outside.set_nonblocking(true).unwrap();
+    assert!(outside.recv(&mut [0; 16]).is_err(), "none behind it was sent");
+    finish(lp);
+    Ok(())
+}
+
+/// What a callback sends in answer to one of many datagrams goes out in order, with what it
+/// sends at once in between.
+pub fn answers_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, from)) = (new_loop(lab)?, outsider());
+    let ((udp, to), told) = (bound(&mut lp), Log::default());
+    for number in 0..60 {
+        outside.send_to(&[number], to).unwrap();
+    }
+    let log = told.clone();
+    udp.recv_start(&mut lp, move |lp, udp, datagram| {
+        let number = datagram.expect("a datagram").data[0];
+        let log = log.clone();
+        let callback = move |lp: &mut Loop<T>, udp: Udp, result: io::Result<()>, _| {
+            result.expect("an answer");
+            log.push(number);
+            if log.len() == 60 {
+                udp.close(lp).unwrap();
+            }
+        };
+        udp.send(lp, vec![number], from, callback).unwrap();
+        if number % 3 == 0 {
+            assert_eq!(udp.try_send(lp, &[100 + number], from).unwrap(), 1);
+        }
+    })
+    .unwrap();
+    run_out(&mut lp);
+    assert_eq!(told.take(), (0..60).collect::<Vec<_>>(), "told in order");
+    let with_extra = |number| (number % 3 == 0).then_some(100 + number);
+    let expected: Vec<_> =
+        (0..60).flat_map(|number| [Some(number), with_extra(number)]).flatten().collect();
+    assert_eq!(numbers_of(&outside, expected.len()), expected);
+    finish(lp);
+    Ok(())
+}
+
+/// What was sent in answer to one of many goes out even if that closes the handle.
+pub fn answers_before_a_close_are_sent<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, from)) = (new_loop(lab)?, outsider());
+    let ((udp, to), told) = (bound(&mut lp), Log::default());
+    send_numbers(to, 0..60);
+    let log = told.clone();
+    udp.recv_start(&mut lp, move |lp, udp, datagram| {
+        let number = datagram.expect("a datagram").data[0];
+        let log = log.clone();
+        let callback =
+            move |_: &mut Loop<T>, _, result: io::Result<()>, _| log.push(result.is_ok());
+        udp.send(lp, vec![number], from, callback).unwrap();
+        if number == 49 {
+            udp.close(lp).unwrap();
+        }
+    })
+    .unwrap();
+    run_out(&mut lp);
+    assert_eq!(told.take(), [true; 50]);
+    assert_eq!(numbers_of(&outside, 50), (0..50).collect::<Vec<_>>());
+    finish(lp);
+    Ok(())
+}
+
+/// A handle sends to itself, and to a handle of another loop.
+pub fn handles_send_to_each_other<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, mut other) = (new_loop(lab)?, new_loop(lab)?);
+    let ((udp, own), got) = (bound(&mut lp), Log::default());
+    let ((far, theirs), far_got) = (bound(&mut other), Log::default());
+    udp.send(&mut lp, vec![1], own, sent).unwrap();
+    udp.send(&mut lp, vec![2], theirs, sent).unwrap();
+    receive_numbers(&mut lp, udp, &got, 1);
+    receive_numbers(&mut other, far, &far_got, 1);
+    run_out(&mut lp);
+    run_out(&mut other);
+    assert_eq!((got.take(), far_got.take()), (vec![1], vec![2]));
+    finish(lp);
+    finish(other);
+    Ok(())
+}
+
+#[cfg(unix)]
+mod waiting;
+#[cfg(unix)]
+pub use waiting::*;
+
+/// Stands for a case that wants a sender that the kernel keeps waiting.
+#[cfg(not(unix))]
+fn no_waiting() -> Verdict {
+    Err(Skip::because("UDP loses rather than waits, and there are no local datagram sockets"))
+}
+
+/// See the cases for Unix.
+#[cfg(not(unix))]
+pub fn what_waits_goes_in_order<T: Backend>(_: &Lab<T>) -> Verdict {
+    no_waiting()
+}
+
+/// See the cases for Unix.
+#[cfg(not(unix))]
+pub fn an_error_of_what_waits_is_that_of_one<T: Backend>(_: &Lab<T>) -> Verdict {
+    no_waiting()
+}
+
+/// See the cases for Unix.
+#[cfg(not(unix))]
+pub fn try_send_does_not_overtake<T: Backend>(_: &Lab<T>) -> Verdict {
+    no_waiting()
+}
+
+/// See the cases for Unix.
+#[cfg(not(unix))]
+pub fn closing_cancels_what_waits<T: Backend>(_: &Lab<T>) -> Verdict {
+    no_waiting()
+}
