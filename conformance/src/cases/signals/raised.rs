@@ -502,14 +502,15 @@ pub fn handlers_leave_system_calls_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
         let got = unsafe { libc::read(reader.as_raw_fd(), (&raw mut byte).cast(), 1) };
         (got, std::io::Error::last_os_error())
     });
-    let thread_id = there.recv().expect("the thread runs");
-    for _ in 0..5 {
+    let reader_thread = there.recv().expect("the thread runs");
+    for told in 1..=5 {
         // Long enough to be reading again; a signal that comes before finds nothing wrong.
         thread::sleep(Duration::from_millis(5));
-        thread_id.send(SIGUSR1);
-    }
-    while count.get() < 5 {
-        run(&mut lp, RunMode::Once);
+        reader_thread.send(SIGUSR1);
+        // One at a time: a signal that is pending swallows the next.
+        while count.get() < told {
+            run(&mut lp, RunMode::Once);
+        }
     }
     std::io::Write::write_all(&mut writer, b"x").expect("a byte");
     let (got, error) = blocked.join().expect("the reader");
