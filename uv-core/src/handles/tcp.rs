@@ -11,7 +11,8 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive};
 use crate::callback::Once;
 use crate::handles::Handle;
 use crate::streams::{Flags, Kind, Stream, StreamKey, StreamSlot};
-use crate::{Loop, error, sys};
+use crate::sys::{self, code};
+use crate::{Loop, error};
 
 bitflags! {
     /// How a [`Tcp`] is bound.
@@ -214,7 +215,7 @@ impl Tcp {
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `AlreadyExists` if
     /// it is connecting, and what the kernel knows at once, except that nobody listens: that
-    /// is told by the callback. Connecting a connection is the kernel's error.
+    /// is told by the callback. Connecting a connection is `EISCONN`.
     pub fn connect<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -224,6 +225,10 @@ impl Tcp {
         let slot = lp.streams.open(self.0)?;
         if slot.flags.contains(Flags::CONNECTING) {
             return Err(error::already("the stream is connecting"));
+        }
+        // Linux lets the first repeated connect pass, to whatever address, and does nothing.
+        if slot.socket.as_ref().is_some_and(|socket| socket.peer_addr().is_ok()) {
+            return Err(io::Error::from_raw_os_error(code::EISCONN));
         }
         let known = match kept_back(slot) {
             Err(error) => Some(Err(error)),
