@@ -18,13 +18,16 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 11] = [
+const ALONE: [&str; 14] = [
     "embedding",
     "panics::in_a_signal",
     "polls::a_thousand_at_once",
     "scale",
     "signals",
     "surroundings",
+    "tcp::a_thousand_connections_at_once",
+    "tcp::no_descriptor_is_left_behind",
+    "tcp::out_of_descriptors_turns_peers_away",
     "timeouts::are_not_absurdly_late",
     "timeouts::zero_does_not_wait",
     "udp::no_descriptor_is_left_behind",
@@ -38,7 +41,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 26] = [
+pub const POINTS: [&str; 28] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -64,6 +67,8 @@ pub const POINTS: [&str; 26] = [
     "Metrics",
     "Panics",
     "Embedding",
+    "Streams",
+    "TCP",
     "UDP",
 ];
 

@@ -18,7 +18,9 @@ pub mod running;
 pub mod scale;
 pub mod signals;
 pub mod silence;
+pub mod streams;
 pub mod surroundings;
+pub mod tcp;
 pub mod time;
 pub mod timeouts;
 pub mod timers;
@@ -342,6 +344,74 @@ macro_rules! __list_of_cases {
                 what_came_before_a_fork_is_the_parents
                 work_in_flight_is_cancelled_in_a_child
                 a_parent_survives_careless_children;
+            26 streams:
+                reads_lend_what_arrives
+                the_end_of_file_stops_reading
+                the_end_of_file_closes_nothing
+                an_error_ends_both_directions
+                reading_twice_is_an_error
+                reading_stops_at_once
+                a_stopped_reader_lets_the_loop_sleep
+                reading_starts_anew_in_its_callback
+                a_busy_reader_starves_nobody
+                pulled_reads_are_served_in_order
+                pulled_reads_take_no_more_than_asked
+                pulled_reads_all_see_the_end
+                late_memory_comes_back_exactly_once
+                late_memory_may_be_missing
+                what_is_no_connection_is_refused
+                writes_call_back_in_order
+                writes_hand_their_buffers_back
+                the_queue_size_is_what_has_not_left
+                trying_to_write_never_queues
+                queued_writes_can_be_cancelled
+                a_half_written_write_can_be_cancelled
+                writes_to_a_lost_peer_fail
+                a_shutdown_waits_for_the_queue
+                a_shutdown_happens_once
+                a_shutdown_leaves_reading
+                a_blocking_stream_writes_all_at_once
+                an_echo_comes_back_whole
+                closing_cancels_what_waits
+                may_close_in_every_callback
+                may_close_while_connecting
+                requests_keep_the_loop_alive
+                a_closed_stream_is_not_told
+                a_dropped_loop_drops_what_was_queued
+                a_panic_leaves_the_rest
+                idle_streams_let_the_loop_sleep;
+            27 tcp:
+                addresses_are_known
+                an_address_in_use_is_told_where_it_matters
+                impossible_addresses_are_refused
+                ipv6_takes_ipv4_unless_told_not_to
+                several_share_a_reused_port
+                options_reach_the_socket
+                a_handle_takes_one_socket
+                pairs_are_connected
+                a_reset_is_no_orderly_end
+                each_connection_calls_back_once
+                connections_wait_until_they_are_taken
+                requests_to_accept_are_served_in_order
+                a_request_takes_the_connection_that_waits
+                a_quiet_listener_takes_nothing_unasked
+                listening_again_changes_the_callback
+                a_closed_listener_turns_its_peers_away
+                connecting_is_a_request
+                nobody_listening_is_told_by_the_callback
+                writes_wait_for_the_connection
+                writes_without_a_connection_are_cancelled
+                a_close_cancels_the_connect
+                a_connect_to_nowhere_can_be_given_up
+                no_address_in_particular_is_this_machine
+                connects_and_accepts_meet
+                a_peer_that_resets_harms_nobody_else
+                a_peer_may_be_gone_before_it_is_accepted
+                a_peer_that_never_reads_is_waited_for
+                a_large_write_goes_in_pieces
+                a_thousand_connections_at_once
+                out_of_descriptors_turns_peers_away
+                no_descriptor_is_left_behind;
             28 udp:
                 a_socket_is_made_when_it_is_needed
                 an_address_in_use_is_refused

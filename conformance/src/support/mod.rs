@@ -15,6 +15,7 @@ pub(crate) mod scenes;
 #[cfg(unix)]
 pub(crate) mod signals;
 pub(crate) mod sources;
+pub(crate) mod streams;
 pub(crate) mod syscalls;
 pub(crate) mod trace;
 pub(crate) mod wine;

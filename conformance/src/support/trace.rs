@@ -103,6 +103,11 @@ impl<R> Log<R> {
         self.0.borrow_mut().push(value);
     }
 
+    /// Writes several values.
+    pub(crate) fn extend(&self, values: impl IntoIterator<Item = R>) {
+        self.0.borrow_mut().extend(values);
+    }
+
     /// How many were written since the last look.
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().len()

@@ -14,6 +14,12 @@ pub(crate) fn hides_ends_behind_data() -> bool {
     is_here()
 }
 
+/// A connection that was reset may look as if it had ended in order: Wine's server may
+/// have collected the error itself.
+pub(crate) fn collects_errors() -> bool {
+    is_here()
+}
+
 /// A datagram that nobody receives is lost without a word, also on a connected socket.
 pub(crate) fn tells_no_refusals() -> bool {
     is_here()

@@ -1,0 +1,419 @@
+//! Reading: pushed, pulled, and into memory that comes late.
+
+use std::io::{ErrorKind, Read as _};
+use std::rc::Rc;
+
+use poll_core::Backend;
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+
+use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::sources::{half_close, reset, send};
+use crate::support::streams::{
+    bound, connected, finish, outcome, refusal, run_a_moment, run_until,
+};
+use crate::support::trace::Log;
+use crate::support::wine;
+use crate::{Lab, Verdict};
+
+/// Whatever arrives is lent to the callback, in order and whole; nothing at all is the end.
+pub fn reads_lend_what_arrives<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let sent: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
+    let got = Log::default();
+    let gathered = got.clone();
+    let started = tcp.read_start(&mut lp, move |lp, tcp, bytes| match bytes.unwrap() {
+        [] => tcp.close(lp).unwrap(),
+        bytes => gathered.extend(bytes.iter().copied()),
+    });
+    started.unwrap();
+    assert!(tcp.is_active(&lp), "a stream that is read is active");
+    let expected = sent.clone();
+    let writer = std::thread::spawn(move || send(peer, &sent));
+    finish(lp);
+    writer.join().expect("a peer that can send");
+    assert!(got.take() == expected, "the bytes are those that were sent");
+    Ok(())
+}
+
+/// At the end of file reading has stopped when the callback comes, once. The stream is as
+/// good as before: reading it again tells the end again.
+pub fn the_end_of_file_stops_reading<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    half_close(&peer);
+    let ends = Log::default();
+    for time in 0..2 {
+        let tell = ends.clone();
+        tcp.read_start(&mut lp, move |lp, tcp, bytes| {
+            assert_eq!(bytes.unwrap(), b"", "nothing was sent");
+            assert!(!tcp.is_active(lp), "reading stops before the callback");
+            assert!(tcp.is_readable(lp) && tcp.is_writable(lp), "no error has happened");
+            tell.push(time);
+        })
+        .unwrap();
+        run_to_the_end(&mut lp);
+    }
+    assert_eq!(ends.take(), [0, 1], "one end for each start");
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// That a peer has ended its side does not close ours: it can be answered.
+pub fn the_end_of_file_closes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, mut peer) = connected(&mut lp);
+    send(&peer, b"question");
+    half_close(&peer);
+    tcp.read_start(&mut lp, |lp, tcp, bytes| {
+        if bytes.unwrap().is_empty() {
+            tcp.write(lp, "answer", |lp, tcp, result, _| {
+                result.unwrap();
+                tcp.close(lp).unwrap();
+            })
+            .unwrap();
+        }
+    })
+    .unwrap();
+    finish(lp);
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).expect("an orderly end");
+    assert_eq!(answer, "answer");
+    Ok(())
+}
+
+/// A connection that is reset is neither readable nor writable any more, from before the
+/// callback on, and reading has stopped.
+pub fn an_error_ends_both_directions<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let told = Log::default();
+    let tell = told.clone();
+    tcp.read_start(&mut lp, move |lp, tcp, bytes| {
+        assert!(!tcp.is_active(lp), "reading stops before the callback");
+        if bytes.is_err() {
+            assert!(!tcp.is_readable(lp) && !tcp.is_writable(lp), "before the callback");
+            assert_eq!(refusal(tcp.write(lp, "x", |_, _, _, _| {})), ErrorKind::BrokenPipe);
+            assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::NotConnected);
+        }
+        tell.push(bytes.map(<[u8]>::len).map_err(|error| error.kind()));
+    })
+    .unwrap();
+    run(&mut lp, RunMode::NoWait);
+    reset(peer);
+    run_to_the_end(&mut lp);
+    let told = told.take();
+    let collected = wine::collects_errors() && told == [Ok(0)];
+    assert!(collected || told == [Err(ErrorKind::ConnectionReset)], "told {told:?}");
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A stream is read in one way at a time, and only if there is something to read.
+pub fn reading_twice_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, _peer) = connected(&mut lp);
+    let lp = &mut lp;
+    tcp.read_start(lp, |_, _, _| panic!("nothing was sent")).unwrap();
+    assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::AlreadyExists);
+    assert_eq!(refusal(tcp.read(lp, vec![0], |_, _, _, _| {})), ErrorKind::AlreadyExists);
+    tcp.read_stop(lp).unwrap();
+    tcp.read_stop(lp).unwrap();
+    assert!(!tcp.is_active(lp) && !lp.alive(), "a stopped stream stays so");
+    tcp.read(lp, vec![0], |_, _, result, _| assert_eq!(outcome(&result), "cancelled")).unwrap();
+    assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::AlreadyExists);
+    assert_eq!(refusal(tcp.read(lp, vec![], |_, _, _, _| {})), ErrorKind::InvalidInput);
+    tcp.close(lp).unwrap();
+    assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::InvalidInput);
+    run_to_the_end(lp);
+    assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::NotFound);
+    assert_eq!(refusal(tcp.read_stop(lp)), ErrorKind::NotFound);
+    Ok(())
+}
+
+/// Stopped in its own callback, a reader is not called again, though more has arrived;
+/// the rest waits for the next start.
+pub fn reading_stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const ALL: usize = 200 * 1024;
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let writer = std::thread::spawn(move || {
+        send(&peer, &[1; ALL]);
+        peer
+    });
+    let got = Log::default();
+    while got.len() < ALL {
+        let (before, gathered, calls) = (got.len(), got.clone(), Log::default());
+        let tell = calls.clone();
+        tcp.read_start(&mut lp, move |lp, tcp, bytes| {
+            gathered.extend(bytes.unwrap().iter().copied());
+            tell.push(());
+            tcp.read_stop(lp).unwrap();
+        })
+        .unwrap();
+        run_to_the_end(&mut lp);
+        assert_eq!(calls.len(), 1, "one callback for each start");
+        assert!(got.len() > before, "there was more to come");
+    }
+    let _peer = writer.join().expect("a peer that can send");
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// What arrives while nobody reads neither wakes the loop nor makes it spin.
+pub fn a_stopped_reader_lets_the_loop_sleep<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let got = Log::default();
+    let gathered = got.clone();
+    tcp.read_start(&mut lp, move |lp, tcp, bytes| {
+        gathered.extend(bytes.unwrap().iter().copied());
+        tcp.read_stop(lp).unwrap();
+    })
+    .unwrap();
+    send(&peer, b"seen");
+    run_to_the_end(&mut lp);
+    send(&peer, b"unseen");
+    let polls = run_a_moment(&mut lp);
+    assert!(polls < 6, "it polled {polls} times though nobody reads");
+    assert_eq!(got.take(), b"seen");
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Started anew in its own callback, reading goes on with the new callback alone, and the
+/// old one is dropped with what it captured.
+pub fn reading_starts_anew_in_its_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let (told, held) = (Log::default(), Rc::new(()));
+    let (tell, captured, far) = (told.clone(), Rc::clone(&held), peer.try_clone().unwrap());
+    tcp.read_start(&mut lp, move |lp, tcp, bytes| {
+        let _ = &captured;
+        tell.push((1, bytes.unwrap().to_vec()));
+        tcp.read_stop(lp).unwrap();
+        let tell = tell.clone();
+        let again = tcp.read_start(lp, move |lp, tcp, bytes| {
+            tell.push((2, bytes.unwrap().to_vec()));
+            tcp.close(lp).unwrap();
+        });
+        again.unwrap();
+        send(&far, b"two");
+    })
+    .unwrap();
+    send(&peer, b"one");
+    finish(lp);
+    assert_eq!(told.take(), [(1, b"one".to_vec()), (2, b"two".to_vec())]);
+    assert_eq!(Rc::strong_count(&held), 1, "the old callback is dropped");
+    Ok(())
+}
+
+/// A stream that always has more to read leaves the others their turn: it is read a
+/// bounded number of times for one event.
+pub fn a_busy_reader_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const BYTES: usize = 2_000;
+    let mut lp = new_loop(lab)?;
+    let (reads, mut streams) = (Log::default(), Vec::new());
+    for name in ["one", "other"] {
+        let (tcp, peer) = connected(&mut lp);
+        send(&peer, &[1; BYTES]);
+        let tell = reads.clone();
+        // A byte at a time makes it long.
+        let alloc = |_: &mut Loop<T>, _, _| vec![0; 1];
+        tcp.read_start_with(&mut lp, alloc, move |_, _, count, _| {
+            // Nothing there is no read.
+            if count.is_ok() {
+                tell.push(name);
+            }
+        })
+        .unwrap();
+        streams.push((tcp, peer));
+    }
+    run_until(&mut lp, "a turn of both", |_| reads.len() > 0);
+    run(&mut lp, RunMode::NoWait);
+    let turns = reads.take();
+    assert!(turns.contains(&"one") && turns.contains(&"other"), "both have had a turn");
+    assert!(turns.len() < BYTES, "and neither was read to the end: {}", turns.len());
+    let left = 2 * BYTES - turns.len();
+    run_until(&mut lp, "the end of what was sent", |_| reads.len() == left);
+    for (tcp, _) in &streams {
+        tcp.close(&mut lp).unwrap();
+    }
+    finish(lp);
+    Ok(())
+}
+
+/// Requests to read are served in order, one callback each, and hand their buffers back.
+/// One that is cancelled says so and takes nothing.
+pub fn pulled_reads_are_served_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let told = Log::default();
+    for name in ["first", "second", "given up", "third"] {
+        let tell = told.clone();
+        let pulled = tcp.read(&mut lp, vec![0; 3], move |_, _, result, buffer| {
+            assert_eq!(buffer.len(), 3, "the buffer comes back");
+            tell.push((name, outcome(&result), buffer[..result.unwrap_or(0)].to_vec()));
+        });
+        let pulled = pulled.unwrap();
+        if name == "given up" {
+            pulled.cancel(&mut lp).unwrap();
+            assert_eq!(refusal(pulled.cancel(&mut lp)), ErrorKind::NotFound);
+        }
+    }
+    assert!(!tcp.is_active(&lp) && lp.alive(), "requests keep the loop alive");
+    assert_eq!(told.len(), 0, "nothing is told inline");
+    run(&mut lp, RunMode::NoWait);
+    assert_eq!(told.take(), [("given up", "cancelled", vec![])], "before the others");
+    send(&peer, b"12345");
+    run_until(&mut lp, "two reads", |_| told.len() >= 2);
+    half_close(&peer);
+    run_to_the_end(&mut lp);
+    let (first, second) = (b"123".to_vec(), b"45".to_vec());
+    let expected =
+        [("first", "done", first), ("second", "done", second), ("third", "done", vec![])];
+    assert_eq!(told.take(), expected);
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Without a request nothing is read: what the reader does not ask for stays in the kernel,
+/// and the loop sleeps. So a reader is no faster than it wants to be.
+pub fn pulled_reads_take_no_more_than_asked<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let told = Log::default();
+    send(&peer, b"abc");
+    for expected in [b"a", b"b", b"c"] {
+        let tell = told.clone();
+        tcp.read(&mut lp, vec![0; 1].into_boxed_slice(), move |_, _, count, buffer| {
+            tell.push((count.unwrap(), buffer[0]));
+        })
+        .unwrap();
+        run_to_the_end(&mut lp);
+        assert_eq!(told.take(), [(1, expected[0])]);
+        assert!(run_a_moment(&mut lp) < 6, "what is not asked for does not wake the loop");
+    }
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// The end of file, and an error, answer every request that waits.
+pub fn pulled_reads_all_see_the_end<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let told = Log::default();
+    for number in 0..3 {
+        let tell = told.clone();
+        let pulled = tcp.read(&mut lp, vec![0; 8], move |_, _, count, _| {
+            tell.push((number, count.unwrap()));
+        });
+        pulled.unwrap();
+    }
+    half_close(&peer);
+    run_to_the_end(&mut lp);
+    assert_eq!(told.take(), [(0, 0), (1, 0), (2, 0)]);
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Memory that is allocated late comes back to exactly one callback, even if the allocation
+/// stops the reading or closes the stream.
+pub fn late_memory_comes_back_exactly_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for (how, expected) in [("read", "done"), ("stop", "cancelled"), ("close", "cancelled")] {
+        let mut lp = new_loop(lab)?;
+        let (tcp, peer) = connected(&mut lp);
+        send(&peer, b"hello");
+        let told = Log::default();
+        let (tell, note) = (told.clone(), told.clone());
+        let alloc = move |lp: &mut Loop<T>, tcp: Tcp, advised: usize| {
+            note.push("alloc");
+            match how {
+                "stop" => tcp.read_stop(lp).unwrap(),
+                "close" => tcp.close(lp).unwrap(),
+                _ => {}
+            }
+            vec![0; advised]
+        };
+        tcp.read_start_with(&mut lp, alloc, move |lp, tcp, result, buffer| {
+            assert!(!buffer.is_empty(), "some size is advised");
+            tell.push(outcome(&result));
+            assert!(result.is_err() || buffer[..result.unwrap()] == *b"hello");
+            if !tcp.is_closing(lp) {
+                tcp.close(lp).unwrap();
+            }
+        })
+        .unwrap();
+        finish(lp);
+        assert_eq!(told.take(), ["alloc", expected], "{how}");
+    }
+    Ok(())
+}
+
+/// If there is no memory for a read, that is told, and reading goes on.
+pub fn late_memory_may_be_missing<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    send(&peer, b"hello");
+    let told = Log::default();
+    let (tell, mut asked) = (told.clone(), 0);
+    let alloc = move |_: &mut Loop<T>, _, _| {
+        asked += 1;
+        vec![0; if asked < 3 { 0 } else { 16 }]
+    };
+    tcp.read_start_with(&mut lp, alloc, move |lp, tcp, result, buffer| {
+        tell.push(result.is_ok());
+        match result {
+            Ok(count) => {
+                assert_eq!(buffer[..count], *b"hello", "nothing is lost");
+                tcp.close(lp).unwrap();
+            }
+            Err(_) => assert!(tcp.is_active(lp) && tcp.is_readable(lp), "reading goes on"),
+        }
+    })
+    .unwrap();
+    finish(lp);
+    assert_eq!(told.take(), [false, false, true]);
+    Ok(())
+}
+
+/// What is not connected, closing or closed can be neither read nor written nor shut down.
+pub fn what_is_no_connection_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, lp) = (Tcp::new(&mut lp), &mut lp);
+    let every_call = |lp: &mut Loop<T>| {
+        [
+            refusal(tcp.read_start(lp, |_, _, _| {})),
+            refusal(tcp.read(lp, vec![0], |_, _, _, _| {})),
+            refusal(tcp.write(lp, "x", |_, _, _, _| {})),
+            refusal(tcp.try_write(lp, b"x")),
+            refusal(tcp.set_blocking(lp, true)),
+        ]
+    };
+    assert_eq!(every_call(lp), [ErrorKind::NotConnected; 5]);
+    assert_eq!(refusal(tcp.shutdown(lp, |_, _, _| {})), ErrorKind::NotConnected);
+    assert!(!tcp.is_readable(lp) && !tcp.is_writable(lp));
+    tcp.close(lp).unwrap();
+    assert_eq!(every_call(lp), [ErrorKind::InvalidInput; 5]);
+    assert_eq!(refusal(tcp.shutdown(lp, |_, _, _| {})), ErrorKind::NotConnected);
+    run_to_the_end(lp);
+    assert_eq!(every_call(lp), [ErrorKind::NotFound; 5]);
+    assert_eq!(refusal(tcp.shutdown(lp, |_, _, _| {})), ErrorKind::NotFound);
+    assert_eq!(tcp.write_queue_size(lp), 0);
+
+    // A listener is no connection.
+    let (server, _) = bound(lp);
+    server.listen_quietly(lp, 1).unwrap();
+    assert_eq!(refusal(server.read_start(lp, |_, _, _| {})), ErrorKind::NotConnected);
+    assert!(!server.is_readable(lp) && !server.is_writable(lp));
+    server.close(lp).unwrap();
+    run_to_the_end(lp);
+    Ok(())
+}

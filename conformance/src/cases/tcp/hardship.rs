@@ -1,0 +1,297 @@
+//! Peers that misbehave, limits that are reached, and what must be left afterwards: nothing.
+
+use std::io::{ErrorKind, Read as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use poll_core::Backend;
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+
+use crate::support::limits::{need_descriptors, open_descriptors, without_descriptors};
+use crate::support::loops::{new_loop, run};
+use crate::support::observe::SOON;
+use crate::support::sources::{refused_address, reset};
+use crate::support::streams::{
+    TOO_MUCH, bound, connected, fill_up, finish, outcome, run_a_moment, run_until,
+};
+use crate::support::trace::Log;
+use crate::{Lab, Skip, Verdict};
+
+/// Listens, and echoes what is read until its peer ends. Notes each connection that ends,
+/// and how.
+fn echo<T: Backend>(lp: &mut Loop<T>, server: Tcp, ends: &Log<&'static str>) {
+    let ends = ends.clone();
+    let listening = server.listen(lp, 1024, move |lp, server, result| {
+        result.unwrap();
+        let (peer, ends) = (server.accept(lp).unwrap(), ends.clone());
+        let echoing = peer.read_start(lp, move |lp, peer, bytes| match bytes {
+            Ok([]) | Err(_) => {
+                ends.push(outcome(&bytes));
+                peer.close(lp).unwrap();
+            }
+            // What becomes of it shows on the other side.
+            Ok(bytes) => drop(peer.write(lp, bytes.to_vec(), |_, _, _, _| {})),
+        });
+        echoing.unwrap();
+    });
+    listening.unwrap();
+}
+
+/// Asks `server` for one echo from another connection: it must be in order.
+fn one_echo<T: Backend>(lp: &mut Loop<T>, server: Tcp) {
+    let (client, told) = (Tcp::new(lp), Log::default());
+    let (address, tell) = (server.local_addr(lp).unwrap(), told.clone());
+    let begun = client.connect(lp, address, move |lp, client, result| {
+        result.unwrap();
+        client.write(lp, "ping", |_, _, result, _| result.unwrap()).unwrap();
+        let reading = client.read_start(lp, move |lp, client, bytes| {
+            tell.push(bytes.unwrap().to_vec());
+            client.close(lp).unwrap();
+        });
+        reading.unwrap();
+    });
+    begun.unwrap();
+    run_until(lp, "an echo", |_| told.len() > 0);
+    assert_eq!(told.take(), [b"ping"]);
+}
+
+/// A peer that resets its connection ends that one, and harms no other.
+pub fn a_peer_that_resets_harms_nobody_else<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let ((server, address), ends) = (bound(&mut lp), Log::default());
+    echo(&mut lp, server, &ends);
+    one_echo(&mut lp, server);
+    run_until(&mut lp, "an orderly end", |_| ends.len() == 1);
+    assert_eq!(ends.take(), ["done"]);
+    for _ in 0..5 {
+        let mut peer = TcpStream::connect(address).unwrap();
+        std::io::Write::write_all(&mut peer, b"x").unwrap();
+        run(&mut lp, RunMode::NoWait);
+        reset(peer);
+    }
+    run_until(&mut lp, "all ends", |_| ends.len() == 5);
+    one_echo(&mut lp, server);
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A peer that is gone before it is accepted is no error of the listener.
+pub fn a_peer_may_be_gone_before_it_is_accepted<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let ((server, address), ends) = (bound(&mut lp), Log::default());
+    echo(&mut lp, server, &ends);
+    for _ in 0..5 {
+        reset(TcpStream::connect(address).unwrap());
+    }
+    one_echo(&mut lp, server);
+    assert!(server.is_active(&lp), "it still listens");
+    server.close(&mut lp).unwrap();
+    run_until(&mut lp, "the end of all connections", |lp| lp.walk().len() == 1);
+    finish(lp);
+    Ok(())
+}
+
+/// What a peer does not read is kept for it, and holds up nobody else: the loop sleeps, and
+/// other connections go on. When it reads, all is there.
+pub fn a_peer_that_never_reads_is_waited_for<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, mut peer) = connected(&mut lp);
+    let filled = fill_up(&mut lp, tcp);
+    let told = Log::default();
+    tcp.write(&mut lp, vec![1; TOO_MUCH], told.written("write")).unwrap();
+    run_a_moment(&mut lp);
+    let polls = run_a_moment(&mut lp);
+    assert!(polls < 6, "it polled {polls} times though nobody reads");
+    let (server, _) = bound(&mut lp);
+    echo(&mut lp, server, &Log::default());
+    one_echo(&mut lp, server);
+    assert!(told.len() == 0 && tcp.write_queue_size(&lp) > 0, "it waits all the while");
+    server.close(&mut lp).unwrap();
+    let reader = thread::spawn(move || {
+        peer.read_exact(&mut vec![0; filled + TOO_MUCH]).expect("all of it");
+        peer
+    });
+    run_until(&mut lp, "the write", |_| told.len() > 0);
+    assert_eq!(told.take(), [("write", "done")]);
+    drop(reader.join().expect("a peer that reads"));
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A write of 64 MiB leaves in pieces, as the peer reads, while the loop goes on; the queue
+/// only becomes shorter.
+pub fn a_large_write_goes_in_pieces<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const SIZE: usize = 64 << 20;
+    let mut lp = new_loop(lab)?;
+    let (tcp, mut peer) = connected(&mut lp);
+    let pattern = |at: usize| (at % 251) as u8;
+    let sent: Arc<[u8]> = (0..SIZE).map(pattern).collect();
+    let expected = Arc::clone(&sent);
+    let told = Log::default();
+    tcp.write(&mut lp, sent, told.written("write")).unwrap();
+    tcp.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    let reader = thread::spawn(move || {
+        let (mut buffer, mut at) = (vec![0; 1 << 20], 0);
+        loop {
+            match peer.read(&mut buffer).expect("more of it, or the end") {
+                0 => return at,
+                count => {
+                    assert!(buffer[..count] == expected[at..at + count], "as it was sent");
+                    at += count;
+                }
+            }
+        }
+    });
+    let (mut last, mut steps) = (tcp.write_queue_size(&lp), 0);
+    assert!(last > 0, "no kernel takes all at once");
+    while told.len() < 2 {
+        run(&mut lp, RunMode::Once);
+        let now = tcp.write_queue_size(&lp);
+        assert!(now <= last, "the queue has grown from {last} to {now}");
+        steps += u32::from(now < last);
+        last = now;
+    }
+    assert!(steps > 1, "it left in one piece");
+    assert_eq!(told.take(), [("write", "done"), ("shutdown", "done")]);
+    assert_eq!(reader.join().expect("a peer that reads"), SIZE);
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A thousand connections of one loop with itself, all open at once: each is echoed to.
+pub fn a_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const CONNECTIONS: usize = 1_000;
+    need_descriptors(2 * CONNECTIONS as u64 + 100)?;
+    let mut lp = new_loop(lab)?;
+    let ((server, address), ends) = (bound(&mut lp), Log::default());
+    echo(&mut lp, server, &ends);
+    let (echoed, refused) = (Arc::new(AtomicUsize::new(0)), Log::default());
+    let mut clients = Vec::new();
+    for number in 0..CONNECTIONS {
+        let client = Tcp::new(&mut lp);
+        let echoed = Arc::clone(&echoed);
+        let begun = client.connect(&mut lp, address, move |lp, client, result| {
+            result.unwrap_or_else(|error| panic!("connection {number}: {error}"));
+            let message = (number as u32).to_le_bytes();
+            let mut left = message.to_vec();
+            client.write(lp, message.to_vec(), |_, _, result, _| result.unwrap()).unwrap();
+            let reading = client.read_start(lp, move |_, _, bytes| {
+                let bytes = bytes.unwrap();
+                assert!(left.starts_with(bytes), "{bytes:?} for {message:?}");
+                left.drain(..bytes.len());
+                if left.is_empty() {
+                    echoed.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            reading.unwrap();
+        });
+        match begun {
+            Err(error) if number > 0 && error.kind() == ErrorKind::Unsupported => {
+                refused.push(error.to_string());
+                break;
+            }
+            begun => begun.unwrap(),
+        }
+        clients.push(client);
+    }
+    if let Some(why) = refused.take().pop() {
+        return Err(Skip::because(why));
+    }
+    while echoed.load(Ordering::Relaxed) < CONNECTIONS {
+        run(&mut lp, RunMode::Once);
+    }
+    assert_eq!(lp.walk().len(), 2 * CONNECTIONS + 1, "all are open at once");
+    for client in clients {
+        client.close(&mut lp).unwrap();
+    }
+    run_until(&mut lp, "the end of all", |_| ends.len() == CONNECTIONS);
+    assert_eq!(ends.take(), vec!["done"; CONNECTIONS]);
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Out of descriptors, a listener turns away those who wait, so that they know and the loop
+/// does not spin. It accepts again when there are descriptors.
+pub fn out_of_descriptors_turns_peers_away<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let ((server, address), told) = (bound(&mut lp), Log::default());
+    let tell = told.clone();
+    server
+        .listen(&mut lp, 16, move |lp, server, result| {
+            tell.push(outcome(&result));
+            server.accept(lp).unwrap().close(lp).unwrap();
+        })
+        .unwrap();
+    run(&mut lp, RunMode::NoWait);
+    let mut peers = [(); 3].map(|()| TcpStream::connect(address).unwrap());
+    let polls = without_descriptors(|| {
+        run_a_moment(&mut lp);
+        run_a_moment(&mut lp)
+    })?;
+    assert!(polls < 6, "it polled {polls} times though nobody waits any more");
+    assert_eq!(told.len(), 0, "nobody was accepted");
+    for peer in &mut peers {
+        peer.set_read_timeout(Some(SOON)).unwrap();
+        match peer.read(&mut [0]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("one who is turned away reads {other:?}"),
+        }
+    }
+    let _peer = TcpStream::connect(address).unwrap();
+    run_until(&mut lp, "a connection", |_| told.len() > 0);
+    assert_eq!(told.take(), ["done"], "it accepts again");
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// However connections come and go, and however their loop ends, no descriptor is left.
+pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const ROUNDS: usize = 20;
+    // Windows opens and closes handles of its own meanwhile; a leak is one a round.
+    const SLACK: usize = if cfg!(windows) { ROUNDS / 2 } else { 0 };
+    let round = || -> Verdict {
+        let mut lp = new_loop(lab)?;
+        let ((server, address), ends) = (bound(&mut lp), Log::default());
+        echo(&mut lp, server, &ends);
+        one_echo(&mut lp, server);
+        run_until(&mut lp, "an end", |_| ends.len() == 1);
+        let refused = Tcp::new(&mut lp);
+        refused.connect(&mut lp, refused_address(), |_, _, _| {}).unwrap();
+        let given_up = Tcp::new(&mut lp);
+        given_up.connect(&mut lp, address, |_, _, _| {}).unwrap();
+        given_up.close(&mut lp).unwrap();
+        // One that its listener is told of and nobody takes, and one behind it.
+        let (lazy, address) = bound(&mut lp);
+        let told = Log::default();
+        let tell = told.clone();
+        lazy.listen(&mut lp, 8, move |_, _, _| tell.push(())).unwrap();
+        let _peers = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+        run_until(&mut lp, "a connection", |_| told.len() > 0);
+        let (busy, _peer) = connected(&mut lp);
+        busy.write(&mut lp, vec![1; TOO_MUCH], |_, _, _, _| {}).unwrap();
+        let (closed, _peer) = connected(&mut lp);
+        closed.close_reset(&mut lp).unwrap();
+        Tcp::pair(&mut lp).unwrap();
+        run(&mut lp, RunMode::NoWait);
+        Ok(())
+    };
+    round()?; // What is made once and kept for the whole process is made now.
+    let before = open_descriptors()?;
+    for _ in 0..ROUNDS {
+        round()?;
+    }
+    let after = open_descriptors()?;
+    assert!(
+        after <= before + SLACK,
+        "{before} descriptors were open, and {after} are, after {ROUNDS} loops came and went"
+    );
+    Ok(())
+}

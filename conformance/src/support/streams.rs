@@ -1,0 +1,154 @@
+//! Streams of a loop, their peers, and what their callbacks are told.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use poll_core::Backend;
+use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+
+use super::loops::{run, run_to_the_end, timer_in};
+use super::observe::{SHORT, SOON};
+use super::sources::tcp_pair;
+use super::trace::Log;
+
+/// More than any kernel keeps for one connection.
+pub(crate) const TOO_MUCH: usize = 32 << 20;
+
+/// Any port of this machine.
+pub(crate) fn any_port() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+/// A handle that is bound, and its address.
+pub(crate) fn bound<T: Backend>(lp: &mut Loop<T>) -> (Tcp, SocketAddr) {
+    let server = Tcp::new(lp);
+    server.bind(lp, any_port(), BindFlags::empty()).expect("a port to bind");
+    let address = server.local_addr(lp).expect("the address that it is bound to");
+    (server, address)
+}
+
+/// A handle that takes over `socket`.
+pub(crate) fn opened<T: Backend>(lp: &mut Loop<T>, socket: TcpStream) -> Tcp {
+    let tcp = Tcp::new(lp);
+    tcp.open(lp, socket).expect("a new handle takes a socket");
+    tcp
+}
+
+/// A connection of the loop, and its peer, which blocks.
+pub(crate) fn connected<T: Backend>(lp: &mut Loop<T>) -> (Tcp, TcpStream) {
+    let (near, far) = tcp_pair();
+    far.set_nonblocking(false).expect("a blocking stream");
+    far.set_read_timeout(Some(SOON)).expect("SO_RCVTIMEO");
+    (opened(lp, near), far)
+}
+
+/// Both ends of one connection, in one loop.
+pub(crate) fn both_ends<T: Backend>(lp: &mut Loop<T>) -> (Tcp, Tcp) {
+    let (near, far) = tcp_pair();
+    (opened(lp, near), opened(lp, far))
+}
+
+/// Writes until the kernel takes no more; returns how much it took.
+pub(crate) fn fill_up<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> usize {
+    let (chunk, mut total, mut refused) = ([7; 64 * 1024], 0, 0);
+    // Kernels enlarge buffers while they are being filled.
+    while refused < 5 {
+        match tcp.try_write(lp, &chunk) {
+            Ok(count) => (total, refused) = (total + count, 0),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+    total
+}
+
+/// How a request ended, in a word.
+pub(crate) fn outcome<R>(result: &io::Result<R>) -> &'static str {
+    // There is no `ErrorKind` for it. Windows: WSAECANCELLED.
+    #[cfg(windows)]
+    const CANCELLED: i32 = 10103;
+    #[cfg(unix)]
+    const CANCELLED: i32 = libc::ECANCELED;
+    match result {
+        Ok(_) => "done",
+        Err(error) if error.raw_os_error() == Some(CANCELLED) => "cancelled",
+        Err(_) => "failed",
+    }
+}
+
+/// The kind of error that a call is refused with.
+#[track_caller]
+pub(crate) fn refusal<R>(result: io::Result<R>) -> ErrorKind {
+    match result {
+        Ok(_) => panic!("the call should be refused"),
+        Err(error) => error.kind(),
+    }
+}
+
+/// Runs iterations that may wait until `done` says so.
+#[track_caller]
+pub(crate) fn run_until<T: Backend>(
+    lp: &mut Loop<T>,
+    what: &str,
+    mut done: impl FnMut(&mut Loop<T>) -> bool,
+) {
+    let deadline = timer_in(lp, SOON, |_, _| {});
+    while !done(lp) {
+        run(lp, RunMode::Once);
+        assert!(deadline.is_active(lp), "{what} does not happen");
+    }
+    deadline.close(lp).expect("an open timer");
+}
+
+/// Runs for a moment in which nothing should happen; returns how many polls that took.
+pub(crate) fn run_a_moment<T: Backend>(lp: &mut Loop<T>) -> u64 {
+    let polls = lp.metrics().loop_count();
+    timer_in(lp, SHORT, |lp, timer| {
+        lp.stop();
+        timer.close(lp).expect("an open timer");
+    });
+    run(lp, RunMode::Default);
+    lp.metrics().loop_count() - polls
+}
+
+/// Runs the loop to its end, when nothing may be left.
+#[track_caller]
+pub(crate) fn finish<T: Backend>(mut lp: Loop<T>) {
+    run_to_the_end(&mut lp);
+    let left: Vec<_> = lp.walk().into_iter().map(|handle| handle.to_string()).collect();
+    assert!(left.is_empty(), "handles are left: {left:?}");
+    assert!(lp.close().is_ok(), "a loop with nothing left can be closed");
+}
+
+impl<R: 'static> Log<(R, &'static str)> {
+    /// A callback of a write that notes `name` and how the write ended.
+    pub(crate) fn written<T: Backend, S: Stream, B>(
+        &self,
+        name: R,
+    ) -> impl FnOnce(&mut Loop<T>, S, io::Result<()>, B) + 'static {
+        let log = self.clone();
+        move |_, _, result, _| log.push((name, outcome(&result)))
+    }
+
+    /// A callback of a connect or a shutdown that notes `name` and how it ended.
+    pub(crate) fn ended<T: Backend, S: Stream>(
+        &self,
+        name: R,
+    ) -> impl FnOnce(&mut Loop<T>, S, io::Result<()>) + 'static {
+        let log = self.clone();
+        move |_, _, result| log.push((name, outcome(&result)))
+    }
+
+    /// A callback of a close that notes `name`.
+    pub(crate) fn closed<T: Backend, S: Stream>(
+        &self,
+        name: R,
+    ) -> impl FnOnce(&mut Loop<T>, S) + 'static {
+        let log = self.clone();
+        move |_, _| log.push((name, "closed"))
+    }
+}
