@@ -23,6 +23,11 @@ impl Thread {
     pub(crate) fn current() -> Thread {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| install(INTERRUPT, do_nothing));
+        Thread::as_it_is()
+    }
+
+    /// The calling thread, for signals that the case itself sees to.
+    pub(crate) fn as_it_is() -> Thread {
         // SAFETY: it has no preconditions.
         Thread(unsafe { libc::pthread_self() })
     }
