@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use socket2::{Domain, Socket, Type};
 use windows_sys::Win32::Networking::WinSock::{
     WSAEAFNOSUPPORT, WSAECANCELLED, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEMFILE,
-    WSAENOBUFS, WSAEWOULDBLOCK,
+    WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK,
 };
 
 /// A socket that is nobody else's: what [`Tcp::open`](crate::Tcp::open) takes over.
@@ -71,7 +71,8 @@ pub(crate) fn out_of_descriptors(error: &io::Error) -> bool {
 
 /// True for errors of `accept` that say nothing of the listener.
 pub(crate) fn is_ones_own(error: &io::Error) -> bool {
-    let own = [WSAEWOULDBLOCK, WSAECONNRESET, WSAECONNABORTED, WSAENOBUFS];
+    // The last is Wine's word for a peer that is gone already.
+    let own = [WSAEWOULDBLOCK, WSAECONNRESET, WSAECONNABORTED, WSAENOBUFS, WSAENOTCONN];
     error.raw_os_error().is_none_or(|code| own.contains(&code))
 }
 
