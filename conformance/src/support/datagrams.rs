@@ -1,21 +1,16 @@
 //! UDP handles of a loop, sockets outside of it, and what callbacks are told.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Range;
-use std::time::Instant;
 
 use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Timer, Udp, UdpBind};
+use uv_core::{Handle, Loop, Timer, Udp, UdpBind};
 
-use super::loops::{ZERO, run, run_to_the_end};
+use super::loops::{ZERO, run_to_the_end};
 use super::observe::SOON;
+use super::streams::any_port;
 use super::trace::Log;
-
-/// Any port of this machine.
-pub(crate) fn any_port() -> SocketAddr {
-    (Ipv4Addr::LOCALHOST, 0).into()
-}
 
 /// A handle that is bound, and its address.
 pub(crate) fn bound<T: Backend>(lp: &mut Loop<T>) -> (Udp, SocketAddr) {
@@ -90,19 +85,6 @@ pub(crate) fn run_out<T: Backend>(lp: &mut Loop<T>) {
     run_to_the_end(lp);
     late.close(lp).expect("an open timer");
     run_to_the_end(lp);
-}
-
-/// Runs iterations that may wait until `done` says so.
-#[track_caller]
-pub(crate) fn run_until<T: Backend>(lp: &mut Loop<T>, what: &str, mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    let tick = Timer::new(lp);
-    tick.start(lp, SOON, ZERO, |_, _| {}).expect("a timer");
-    while !done() {
-        assert!(started.elapsed() < SOON, "{what} does not happen");
-        run(lp, RunMode::Once);
-    }
-    tick.close(lp).expect("an open timer");
 }
 
 /// Runs the loop to its end, closes what is open, and the loop itself.

@@ -8,11 +8,10 @@ use socket2::SockRef;
 use uv_core::{Ecn, Handle, Loop, Udp, UdpBind};
 
 use crate::support::datagrams::code::EBADF;
-use crate::support::datagrams::{
-    any_port, bound, finish, nobody, outsider, refused, run_out, run_until, sent,
-};
+use crate::support::datagrams::{bound, finish, nobody, outsider, refused, run_out, sent};
 use crate::support::loops::{new_loop, timer_in};
 use crate::support::observe::SHORT;
+use crate::support::streams::{any_port, run_until};
 use crate::support::trace::Log;
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
@@ -288,7 +287,7 @@ pub fn reports_of_the_network_reach_the_receiver<T: Backend>(lab: &Lab<T>) -> Ve
     for to in dead {
         udp.send(&mut lp, "x", to, |_: &mut Loop<T>, _, _, _| {}).unwrap();
         let (count, before) = (told.clone(), told.len());
-        run_until(&mut lp, "a report", move || count.len() > before);
+        run_until(&mut lp, "a report", move |_| count.len() > before);
     }
     run_out(&mut lp);
     assert_eq!(told.take(), dead.map(Some));

@@ -7,9 +7,10 @@ use poll_core::Backend;
 use uv_core::{Check, Handle, Loop, RunMode, Udp};
 
 use crate::support::datagrams::{
-    bound, finish, outsider, receive_numbers, run_out, run_until, send_numbers, sent,
+    bound, finish, outsider, receive_numbers, run_out, send_numbers, sent,
 };
 use crate::support::loops::{ZERO, new_loop, run, timer_in};
+use crate::support::streams::run_until;
 use crate::support::trace::{Count, Log};
 use crate::{Lab, Verdict};
 
@@ -304,7 +305,7 @@ pub fn lent_memory_stays_as_it_is<T: Backend>(lab: &Lab<T>) -> Verdict {
     .unwrap();
     receive_numbers(&mut lp, two, &got, 80);
     let (count, seen) = (got.clone(), got.clone());
-    run_until(&mut lp, "all of them", move || count.len() == 80);
+    run_until(&mut lp, "all of them", move |_| count.len() == 80);
     let twice: Vec<u8> = (0..40).flat_map(|number| [number; 2]).collect();
     let mut seen = seen.take();
     seen.sort_unstable();

@@ -7,10 +7,9 @@ use poll_core::Backend;
 use uv_core::{AnyHandle, Datagram, Handle, Loop, RunMode, Udp, UdpBind};
 
 use crate::support::datagrams::code::{EALREADY, EBADF, EBUSY, EDESTADDRREQ, EISCONN, ENOTCONN};
-use crate::support::datagrams::{
-    any_port, bound, finish, nobody, outsider, refused, run_out, sent,
-};
+use crate::support::datagrams::{bound, finish, nobody, outsider, refused, run_out, sent};
 use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::streams::any_port;
 use crate::support::trace::Log;
 use crate::{Lab, Skip, Verdict};
 

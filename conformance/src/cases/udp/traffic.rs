@@ -6,10 +6,11 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
 
 use crate::support::datagrams::{
-    any_port, bound, finish, nobody, outsider, receive_numbers, run_out, send_numbers, sent,
+    bound, finish, nobody, outsider, receive_numbers, run_out, send_numbers, sent,
 };
 use crate::support::limits::open_descriptors;
 use crate::support::loops::{new_loop, run};
+use crate::support::streams::any_port;
 use crate::support::trace::{Log, Trace};
 use crate::{Lab, Verdict};
 
