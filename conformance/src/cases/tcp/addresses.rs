@@ -22,6 +22,11 @@ pub fn addresses_are_known<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut lp = new_loop(lab)?;
     let tcp = Tcp::new(&mut lp);
     assert_eq!(refusal(tcp.local_addr(&lp)), ErrorKind::NotConnected, "no socket");
+    assert_eq!(refusal(tcp.source(&lp)), ErrorKind::NotConnected, "no socket");
+    // Options do not make one, and are no obstacle to it.
+    tcp.set_nodelay(&mut lp, true).unwrap();
+    tcp.set_keepalive(&mut lp, Some(Keepalive::after(Duration::from_secs(60)))).unwrap();
+    assert_eq!(refusal(tcp.source(&lp)), ErrorKind::NotConnected, "no socket");
     let (server, address) = bound(&mut lp);
     assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
     assert_eq!(refusal(server.peer_addr(&lp)), ErrorKind::NotConnected, "no peer");
@@ -33,6 +38,7 @@ pub fn addresses_are_known<T: Backend>(lab: &Lab<T>) -> Verdict {
     tcp.connect(&mut lp, address, |_, _, result| result.unwrap()).unwrap();
     run_to_the_end(&mut lp);
     let peer = accepted.take()[0];
+    assert!(tcp.source(&lp).is_ok() && tcp.source(&lp).unwrap() != peer.source(&lp).unwrap());
     assert_eq!(tcp.peer_addr(&lp).unwrap(), address);
     assert_eq!(peer.local_addr(&lp).unwrap(), address);
     assert_eq!(peer.peer_addr(&lp).unwrap(), tcp.local_addr(&lp).unwrap());
