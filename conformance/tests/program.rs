@@ -108,7 +108,7 @@ fn bad_usage_is_status_2_and_says_what_to_do() {
         (&["--backend", "dpoll"], "no backend is called 'dpoll': select, poll, "),
         (&["--backend", absent], "cannot run here: needs "),
         (&["no_such_case"], "no case matches 'no_such_case': '--list' names them all"),
-        (&["--point", "13"], "13"),
+        (&["--point", "99"], "99"),
         (&["--jobs", "0"], "'--jobs <N>'"),
         (&["--colour"], "--colour"),
     ];
