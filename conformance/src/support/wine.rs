@@ -8,6 +8,12 @@ pub(crate) fn tolerated_growth() -> u32 {
     if is_here() { 8 } else { 4 }
 }
 
+/// To start or end a poll takes longer the more of them there are: Wine's server keeps all
+/// of a socket driver's polls in one list, and walks it.
+pub(crate) fn walks_all_polls() -> bool {
+    is_here()
+}
+
 /// The end of what a peer sends shows only once all of it was read: Wine's server looks
 /// for it by peeking at the next byte.
 pub(crate) fn hides_ends_behind_data() -> bool {
