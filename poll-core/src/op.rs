@@ -248,6 +248,12 @@ operations! {
         /// Where in the file; `None` is the current position, which then moves.
         offset: Option<u64>,
     }
+    /// Waits until a client opens an instance of a named pipe of Windows. The result
+    /// is 0, also if there is one already.
+    ConnectNamedPipe {
+        /// The server's end of the instance.
+        pipe: RawSource,
+    }
     /// Flushes a file to its device. The result is 0.
     Fsync {
         /// The file.

@@ -323,8 +323,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_names_what_it_needs() {
-        assert!(OpKind::ALL.iter().all(|&kind| !needed(kind).is_empty()));
+    fn every_operation_of_linux_names_what_it_needs() {
+        let of_linux = OpKind::ALL.iter().filter(|&&kind| kind != OpKind::ConnectNamedPipe);
+        assert!(of_linux.into_iter().all(|&kind| !needed(kind).is_empty()));
     }
 
     #[test]

@@ -224,6 +224,7 @@ pub fn are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
         let source = RawSource::of(&near);
         let op = match kind {
             OpKind::RecvMulti => Op::RecvMulti { source, group: 0 },
+            OpKind::ConnectNamedPipe => Op::ConnectNamedPipe { pipe: source },
             OpKind::RecvMsgMulti => {
                 Op::RecvMsgMulti { source, group: 0, address_len: 0, control_len: 0 }
             }
