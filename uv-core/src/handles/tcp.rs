@@ -387,7 +387,7 @@ fn adopt<B: Backend>(slot: &mut StreamSlot<B>, socket: Socket) -> io::Result<()>
     if slot.tcp.keepalive.is_some() {
         set_keepalive(&socket, slot.tcp.keepalive)?;
     }
-    slot.socket = Some(socket);
+    slot.socket = Some(socket.into());
     Ok(())
 }
 

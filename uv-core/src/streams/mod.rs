@@ -30,6 +30,7 @@ use crate::arena::Arena;
 use crate::callback::{Once, Repeated};
 use crate::handles::{AnyHandle, Base, Tcp, TcpOptions};
 use crate::sources::Owner;
+use crate::sys::Transport;
 use crate::{Loop, error};
 
 use accept::Listener;
@@ -82,7 +83,7 @@ pub(crate) struct StreamSlot<B: Backend> {
     pub(crate) kind: Kind,
     pub(crate) flags: Flags,
     /// Gone once the handle is closing; TCP has none before it needs one.
-    pub(crate) socket: Option<Socket>,
+    pub(crate) socket: Option<Transport>,
     /// The registration, from the first time it waits for something.
     source: Option<Token>,
     /// What the backend was told to watch for.
@@ -191,7 +192,7 @@ impl<B: Backend> Loop<B> {
             base,
             kind,
             flags: connected,
-            socket,
+            socket: socket.map(Transport::from),
             source: None,
             armed: Ready::NONE,
             reader: None,
@@ -216,10 +217,11 @@ impl<B: Backend> Loop<B> {
             return Ok(());
         }
         let Some(socket) = &slot.socket else { return Ok(()) };
+        socket.wait_to_read(wanted.contains(Ready::READ));
         match slot.source {
             Some(source) => self.backend.modify(source, wanted, Mode::Level)?,
             None => {
-                let raw = RawSource::of(socket);
+                let raw = RawSource::of(&**socket);
                 let source = self.watch_for(Owner::Stream(key), raw, wanted)?;
                 if let Some(slot) = self.streams.slots.get_mut(key) {
                     slot.source = Some(source);

@@ -3,13 +3,13 @@
 use std::io;
 
 use poll_core::{Backend, Token};
-use socket2::Socket;
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
 use super::{Flags, Stream};
 use crate::buffers::IoBufMut;
 use crate::callback::Repeated;
+use crate::sys::Transport;
 use crate::{Loop, error};
 
 /// How much is read at once, and what late memory is advised to have.
@@ -256,9 +256,9 @@ impl<B: Backend> Loop<B> {
     }
 }
 
-fn receive(socket: &Socket, memory: &mut [u8]) -> io::Result<usize> {
+fn receive(socket: &Transport, memory: &mut [u8]) -> io::Result<usize> {
     loop {
-        match io::Read::read(&mut &*socket, memory) {
+        match socket.receive(memory) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }

@@ -1,7 +1,6 @@
 //! Shutting down the writing side, when all is written.
 
 use std::io;
-use std::net::Shutdown;
 
 use poll_core::{Backend, Token};
 
@@ -38,7 +37,7 @@ impl<B: Backend> Loop<B> {
         if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
             return;
         }
-        let result = socket.shutdown(Shutdown::Write);
+        let result = socket.end_writing();
         self.tell_shutdown(key, result);
     }
 

@@ -317,7 +317,7 @@ pub trait Stream: Handle + StreamKey {
     /// `NotFound` for a stale key, `NotConnected` if there is none, not yet or not any more.
     fn source<B: Backend>(self, lp: &Loop<B>) -> io::Result<RawSource> {
         let slot = lp.streams.slots.get(self.stream_key()).ok_or_else(error::stale)?;
-        slot.socket.as_ref().map(RawSource::of).ok_or_else(error::not_connected)
+        slot.socket.as_ref().map(|socket| RawSource::of(&**socket)).ok_or_else(error::not_connected)
     }
 
     /// Makes reads and writes wait instead of coming back later, or not to. Callbacks come

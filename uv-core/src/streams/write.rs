@@ -3,12 +3,12 @@
 use std::io::{self, IoSlice};
 
 use poll_core::{Backend, Token};
-use socket2::Socket;
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
 use super::{Flags, Stream};
 use crate::buffers::IoBuf;
+use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
 /// Requests that one readiness event writes, so that one busy stream does not starve the rest.
@@ -207,7 +207,7 @@ impl<B: Backend> Loop<B> {
 }
 
 /// Writes as much as goes now.
-fn push<B: Backend>(socket: &Socket, transfer: &mut Transfer<B>, blocking: bool) -> Progress {
+fn push<B: Backend>(socket: &Transport, transfer: &mut Transfer<B>, blocking: bool) -> Progress {
     let pieces = transfer.stored.pieces();
     while transfer.left > 0 {
         let (result, offered) = if pieces - transfer.piece == 1 {
@@ -232,7 +232,7 @@ fn push<B: Backend>(socket: &Socket, transfer: &mut Transfer<B>, blocking: bool)
 
 /// Writes several pieces at once; returns how that went, and how much was offered.
 fn send_pieces<B: Backend>(
-    socket: &Socket,
+    socket: &Transport,
     transfer: &Transfer<B>,
     pieces: usize,
 ) -> (io::Result<usize>, usize) {
@@ -266,13 +266,9 @@ fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
 }
 
 /// One system call. A lack of kernel memory for now is as good as a full socket.
-fn send(socket: &Socket, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
-        let sent = match bufs {
-            [buf] => socket.send_with_flags(buf, sys::SEND_FLAGS),
-            bufs => socket.send_vectored_with_flags(bufs, sys::SEND_FLAGS),
-        };
-        match sent {
+        match socket.send(bufs) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(sys::NO_BUFFER) => {
                 return Err(io::ErrorKind::WouldBlock.into());

@@ -4,6 +4,7 @@
 
 mod signals;
 mod sockets;
+mod transport;
 mod udp;
 
 use std::io;
@@ -17,6 +18,8 @@ pub(crate) use sockets::{
     CANCELLED, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept, is_connecting, is_ones_own,
     is_wrong_family, out_of_descriptors, reuse_port, socket_pair, stream_socket,
 };
+
+pub(crate) use transport::Transport;
 
 pub(crate) use udp::{code, disconnect, join_source_v4, leave_source_v4, share_address};
 

@@ -1,0 +1,81 @@
+//! What a stream reads and writes: a socket, or another descriptor.
+
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::ops::Deref;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use socket2::Socket;
+
+use super::SEND_FLAGS;
+
+/// The descriptor of a stream. All have the verbs of [`Socket`]; those that only sockets
+/// know fail on others.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    socket: Socket,
+    is_socket: bool,
+}
+
+impl From<Socket> for Transport {
+    fn from(socket: Socket) -> Transport {
+        Transport { socket, is_socket: true }
+    }
+}
+
+impl Deref for Transport {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+impl Transport {
+    /// A descriptor that is no socket: a terminal, a pipe.
+    #[expect(dead_code, reason = "terminals and pipes are on their way")]
+    pub(crate) fn plain(fd: OwnedFd) -> Transport {
+        Transport { socket: fd.into(), is_socket: false }
+    }
+
+    /// True if `recv` and `send` are for it.
+    #[expect(dead_code, reason = "terminals and pipes are on their way")]
+    pub(crate) fn is_socket(&self) -> bool {
+        self.is_socket
+    }
+
+    /// Reads once.
+    pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
+        if self.is_socket {
+            return io::Read::read(&mut &self.socket, memory);
+        }
+        // SAFETY: the kernel writes no more than the length of `memory`.
+        let count = unsafe {
+            libc::read(self.socket.as_raw_fd(), memory.as_mut_ptr().cast(), memory.len())
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Writes once, what goes.
+    pub(crate) fn send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.is_socket {
+            return match bufs {
+                [buf] => self.socket.send_with_flags(buf, SEND_FLAGS),
+                bufs => self.socket.send_vectored_with_flags(bufs, SEND_FLAGS),
+            };
+        }
+        // An `IoSlice` is laid out as an `iovec`.
+        let (vectors, count) = (bufs.as_ptr().cast(), bufs.len() as libc::c_int);
+        // SAFETY: the kernel reads the buffers, which live across the call.
+        let count = unsafe { libc::writev(self.socket.as_raw_fd(), vectors, count) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// All is written. Only a socket can tell its peer so and be read on.
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
+        if self.is_socket { self.socket.shutdown(Shutdown::Write) } else { Ok(()) }
+    }
+
+    /// The stream begins to wait for something to read, or ceases to.
+    pub(crate) fn wait_to_read(&self, _waits: bool) {}
+}
