@@ -34,12 +34,13 @@
 //! | a turn of the loop | [`Idle`], [`Prepare`], [`Check`], [`Loop::defer`] |
 //! | other threads | [`Async`], [`Channel`] |
 //! | the network | [`Tcp`] with the verbs of [`Stream`], [`Udp`] |
+//! | other processes | [`Pipe`] with the verbs of [`Stream`] |
 //! | descriptors of others | [`Poll`] |
 //! | signals | [`Signal`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Not here yet: pipes and terminals, processes, the file system and its watchers, name
+//! Not here yet: terminals, processes, the file system and its watchers, name
 //! lookup. Sockets work by readiness on every backend, also where the backend could perform
 //! operations.
 //!
@@ -77,8 +78,8 @@ pub use buffers::{IoBuf, IoBufMut};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Datagram, Ecn,
-    Handle, HandleList, Idle, Keepalive, Poll, PollEvents, Prepare, Sender, Signal, Tcp, Timer,
-    Udp, UdpBind, UdpError,
+    Handle, HandleList, Idle, Keepalive, Pipe, PipeAccess, PipeEnd, Poll, PollEvents, Prepare,
+    Sender, Signal, Tcp, Timer, Udp, UdpBind, UdpError, pipe_pair, socket_pair,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

@@ -6,7 +6,7 @@ use std::io;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::handles::{Async, Check, Idle, Poll, Prepare, Signal, Tcp, Timer, Udp};
+use crate::handles::{Async, Check, Idle, Pipe, Poll, Prepare, Signal, Tcp, Timer, Udp};
 use crate::{Loop, error};
 
 /// The part of a handle's state that the loop itself looks at: when it was made, and
@@ -152,6 +152,8 @@ handles! {
     Signal "signal";
     /// A [`Tcp`].
     Tcp "tcp";
+    /// A [`Pipe`].
+    Pipe "pipe";
     /// A [`Udp`].
     Udp "udp";
 }

@@ -1,4 +1,4 @@
-//! Streams: what TCP connections and listeners have in common.
+//! Streams: what connections and listeners have in common, of TCP and of pipes.
 //!
 //! ```text
 //!             connect                        shutdown          close
@@ -28,7 +28,7 @@ use socket2::Socket;
 
 use crate::arena::Arena;
 use crate::callback::{Once, Repeated};
-use crate::handles::{AnyHandle, Base, Tcp, TcpOptions};
+use crate::handles::{AnyHandle, Base, Pipe, PipeOptions, Tcp, TcpOptions};
 use crate::sources::Owner;
 use crate::sys::Transport;
 use crate::{Loop, error};
@@ -64,12 +64,14 @@ bitflags! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tcp,
+    Pipe,
 }
 
 impl Kind {
     pub(crate) fn handle(self, key: Token) -> AnyHandle {
         match self {
             Kind::Tcp => Tcp(key).into(),
+            Kind::Pipe => Pipe(key).into(),
         }
     }
 }
@@ -102,6 +104,7 @@ pub(crate) struct StreamSlot<B: Backend> {
     shutdown: Option<Once<B, Ended>>,
     listener: Option<Box<Listener<B>>>,
     pub(crate) tcp: TcpOptions,
+    pub(crate) pipe: PipeOptions,
 }
 
 impl<B: Backend> fmt::Debug for StreamSlot<B> {
@@ -205,6 +208,7 @@ impl<B: Backend> Loop<B> {
             shutdown: None,
             listener: None,
             tcp: TcpOptions::default(),
+            pipe: PipeOptions::default(),
         })
     }
 
@@ -289,10 +293,13 @@ impl<B: Backend> Loop<B> {
         slot.armed = Ready::NONE;
         let (source, socket, reader) = (slot.source.take(), slot.socket.take(), slot.reader.take());
         let peers = slot.listener.as_mut().map(|listener| listener.stop());
+        let pipe = std::mem::take(&mut slot.pipe);
         slot.update_active(&mut self.active_handles);
         if let Some(source) = source {
             self.unwatch(source);
         }
+        // Its name before the socket: who connects meanwhile finds nothing at all.
+        drop(pipe);
         drop(socket);
         // Last: dropping what it captured may be anything.
         drop((reader, peers));

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use poll_core::{Backend, Token};
+use poll_core::{Backend, Ready, Token};
 
-use super::{Ended, Flags, Stream};
+use super::{Ended, Flags, Kind, Stream};
 use crate::callback::Once;
 use crate::{Loop, error};
 
@@ -37,8 +37,27 @@ impl<B: Backend> Loop<B> {
         if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
             return;
         }
-        let result = socket.end_writing();
+        let result = match slot.kind {
+            Kind::Pipe if !socket.is_socket() => self.end_one_way(key),
+            _ => socket.end_writing(),
+        };
         self.tell_shutdown(key, result);
+    }
+
+    /// A pipe that is no socket, and that is only written, ends by being closed.
+    fn end_one_way(&mut self, key: Token) -> io::Result<()> {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
+        if slot.flags.contains(Flags::READABLE) {
+            let why = "read and written by one descriptor that is no socket: close the handle";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        slot.armed = Ready::NONE;
+        let (source, socket) = (slot.source.take(), slot.socket.take());
+        if let Some(source) = source {
+            self.unwatch(source);
+        }
+        drop(socket);
+        Ok(())
     }
 
     fn tell_shutdown(&mut self, key: Token, result: io::Result<()>) {

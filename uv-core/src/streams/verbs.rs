@@ -20,7 +20,7 @@ pub trait StreamKey: Sized {
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()>;
 }
 
-/// What every stream can do: [`Tcp`](crate::Tcp) so far.
+/// What every stream can do: [`Tcp`](crate::Tcp) and [`Pipe`](crate::Pipe).
 ///
 /// A stream listens for connections, or is one. Reading is either *pushed*, from
 /// [`read_start`](Stream::read_start) on, or *pulled* by [`read`](Stream::read), one request

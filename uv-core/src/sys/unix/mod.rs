@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+mod pipes;
 mod signals;
 mod sockets;
 mod transport;
@@ -13,6 +14,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::RawSource;
+
+pub(crate) use pipes::{
+    Adopted, BoundPath, OwnedPipe, adopt, bind_error, let_everybody, pipe_address, pipe_name,
+    pipe_socket, pipe_sockets, plain_pipe,
+};
 
 pub(crate) use signals::{subscribe, unsubscribe};
 

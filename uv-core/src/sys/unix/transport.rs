@@ -1,6 +1,7 @@
 //! What a stream reads and writes: a socket, or another descriptor.
 
 use std::io::{self, IoSlice};
+use std::mem::ManuallyDrop;
 use std::net::Shutdown;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,13 +14,25 @@ use super::SEND_FLAGS;
 /// know fail on others.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    socket: Socket,
+    /// Closed when this is dropped, unless it is to be kept.
+    socket: ManuallyDrop<Socket>,
     is_socket: bool,
+    /// A standard stream that was taken over: the process's, so that it stays open.
+    keep: bool,
 }
 
 impl From<Socket> for Transport {
     fn from(socket: Socket) -> Transport {
-        Transport { socket, is_socket: true }
+        Transport { socket: ManuallyDrop::new(socket), is_socket: true, keep: false }
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        if !self.keep {
+            // SAFETY: nobody uses it afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.socket) };
+        }
     }
 }
 
@@ -33,13 +46,19 @@ impl Deref for Transport {
 
 impl Transport {
     /// A descriptor that is no socket: a terminal, a pipe.
-    #[expect(dead_code, reason = "terminals and pipes are on their way")]
     pub(crate) fn plain(fd: OwnedFd) -> Transport {
-        Transport { socket: fd.into(), is_socket: false }
+        let mut transport = Transport::adopted(fd.into());
+        transport.is_socket = false;
+        transport
+    }
+
+    /// A socket that somebody else has made.
+    pub(crate) fn adopted(socket: Socket) -> Transport {
+        let keep = socket.as_raw_fd() <= libc::STDERR_FILENO;
+        Transport { socket: ManuallyDrop::new(socket), is_socket: true, keep }
     }
 
     /// True if `recv` and `send` are for it.
-    #[expect(dead_code, reason = "terminals and pipes are on their way")]
     pub(crate) fn is_socket(&self) -> bool {
         self.is_socket
     }
@@ -47,7 +66,7 @@ impl Transport {
     /// Reads once.
     pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         if self.is_socket {
-            return io::Read::read(&mut &self.socket, memory);
+            return io::Read::read(&mut &*self.socket, memory);
         }
         // SAFETY: the kernel writes no more than the length of `memory`.
         let count = unsafe {

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+mod pipes;
 mod signals;
 mod sockets;
 mod transport;
@@ -11,6 +12,11 @@ use std::io;
 
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
+
+pub(crate) use pipes::{
+    Adopted, BoundPath, OwnedPipe, adopt, bind_error, let_everybody, pipe_address, pipe_name,
+    pipe_socket, pipe_sockets, plain_pipe,
+};
 
 pub(crate) use signals::{subscribe, unsubscribe};
 

@@ -29,6 +29,11 @@ impl Deref for Transport {
 }
 
 impl Transport {
+    /// It is a socket, always.
+    pub(crate) fn is_socket(&self) -> bool {
+        true
+    }
+
     /// Reads once.
     pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         io::Read::read(&mut &self.socket, memory)
