@@ -78,8 +78,8 @@ pub use buffers::{IoBuf, IoBufMut};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Datagram, Ecn,
-    Handle, HandleList, Idle, Keepalive, Pipe, PipeAccess, PipeEnd, Poll, PollEvents, Prepare,
-    Sender, Signal, Tcp, Timer, Udp, UdpBind, UdpError, pipe_pair, socket_pair,
+    Handle, HandleList, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd, Poll, PollEvents,
+    Prepare, Sender, Signal, Tcp, Timer, Udp, UdpBind, UdpError, pipe_pair, socket_pair,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

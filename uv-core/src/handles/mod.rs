@@ -17,7 +17,7 @@ pub use async_handle::{Async, AsyncSender};
 pub use base::{AnyHandle, Handle};
 pub use channel::{Channel, Closed, Sender};
 pub use listing::HandleList;
-pub use pipe::{Pipe, PipeAccess, PipeEnd, pipe_pair, socket_pair};
+pub use pipe::{PendingKind, Pipe, PipeAccess, PipeEnd, pipe_pair, socket_pair};
 pub use poll::{AsSource, Poll, PollEvents};
 pub use signal::Signal;
 pub use tcp::{BindFlags, Keepalive, Tcp};

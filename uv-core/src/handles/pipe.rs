@@ -1,5 +1,7 @@
 //! Pipes: connections within one machine, by name or between two ends that are at hand.
 
+mod passing;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,9 +9,11 @@ use bitflags::bitflags;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::streams::{Flags, Kind, Stream, StreamKey};
+use crate::streams::{Flags, Kind, Passing, Stream, StreamKey};
 use crate::sys::{self, code};
 use crate::{Loop, error};
+
+pub use passing::PendingKind;
 
 bitflags! {
     /// Who may connect to a [`Pipe`]: see [`Pipe::let_everybody`].
@@ -36,6 +40,8 @@ pub enum PipeEnd {
 /// On Unix a name is a path, where a socket appears and is removed when the handle is closed;
 /// on Linux also an abstract name, which begins with a NUL and is no file. Names are used whole
 /// or not at all: what is too long is an error.
+///
+/// [Handles](Pipe::write_with_handles) can go with bytes, to another process say.
 ///
 #[cfg_attr(unix, doc = "```")]
 #[cfg_attr(not(unix), doc = "```ignore")]
@@ -72,6 +78,8 @@ pub struct Pipe(pub(crate) Token);
 pub(crate) struct PipeOptions {
     /// Where it is bound, if that is a file.
     path: Option<Box<sys::BoundPath>>,
+    /// It passes handles.
+    pub(crate) passing: Option<Box<Passing>>,
 }
 
 impl StreamKey for Pipe {
@@ -86,6 +94,10 @@ impl StreamKey for Pipe {
     /// A pipe listens at its name, and has none by itself.
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
+        if slot.pipe.passing.is_some() {
+            let why = "a pipe that passes handles is a connection: it cannot listen";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let name = slot.socket.as_ref().map(|socket| socket.local_addr());
         match name.transpose()?.map(|address| sys::pipe_name(&address)) {
             Some(name) if !name.as_os_str().is_empty() => Ok(()),
@@ -177,8 +189,8 @@ impl Pipe {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing or the descriptor
-    /// is a file or a directory, `ResourceBusy` if the handle has one. The descriptor is
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, or the descriptor
+    /// is a file or a directory, or no socket though it is to pass handles; `ResourceBusy` if the handle has one. The descriptor is
     /// closed then.
     pub fn open<B: Backend>(
         self,
@@ -195,6 +207,9 @@ impl Pipe {
 
     fn take<B: Backend>(self, lp: &mut Loop<B>, adopted: sys::Adopted) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
+        if slot.pipe.passing.is_some() && !adopted.transport.is_socket() {
+            return Err(passing::no_socket());
+        }
         slot.flags.set(Flags::READABLE, adopted.readable);
         slot.flags.set(Flags::WRITABLE, adopted.writable);
         slot.socket = Some(adopted.transport);

@@ -119,6 +119,11 @@ impl<B: Backend> fmt::Debug for UdpSlot<B> {
 }
 
 impl<B: Backend> UdpSlot<B> {
+    /// The socket's name, if there is one.
+    pub(crate) fn source(&self) -> Option<RawSource> {
+        self.socket.as_ref().map(RawSource::of)
+    }
+
     /// The socket, for those who can do nothing without.
     fn socket(&self) -> io::Result<&Socket> {
         self.socket.as_ref().ok_or_else(|| io::Error::from_raw_os_error(code::EBADF))

@@ -12,6 +12,7 @@
 
 mod accept;
 mod connect;
+mod passing;
 mod read;
 mod shutdown;
 mod stored;
@@ -36,11 +37,13 @@ use crate::{Loop, error};
 use accept::Listener;
 use transfers::{List, Transfer};
 
+pub(crate) use passing::Passing;
 pub use read::Read;
 pub(crate) use stored::Stored;
 pub use verbs::Stream;
 pub(crate) use verbs::StreamKey;
 pub use write::Write;
+pub(crate) use write::write_with_handles;
 
 bitflags! {
     /// What a stream may do and does.

@@ -6,7 +6,7 @@ use poll_core::{Backend, Token};
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
-use super::{Flags, Stream};
+use super::{Flags, Passing, Stream};
 use crate::buffers::IoBufMut;
 use crate::callback::Repeated;
 use crate::sys::Transport;
@@ -189,14 +189,14 @@ impl<B: Backend> Loop<B> {
 
     /// Reads once. At the end of file and on errors, pushed reading is over.
     fn receive(&mut self, key: Token, memory: &mut [u8]) -> Received {
-        let slot = self.streams.slots.get_mut(key);
-        let Some((slot, socket)) =
-            slot.and_then(|slot| Some((&mut slot.flags, slot.socket.as_ref()?)))
-        else {
+        let Some(slot) = self.streams.slots.get_mut(key) else {
             return Received { result: None, full: false };
         };
-        let blocking = slot.contains(Flags::BLOCKING);
-        let result = receive(socket, memory);
+        let Some(socket) = &slot.socket else {
+            return Received { result: None, full: false };
+        };
+        let blocking = slot.flags.contains(Flags::BLOCKING);
+        let result = receive(socket, slot.pipe.passing.as_deref_mut(), memory);
         let full = matches!(result, Ok(count) if count == memory.len()) && !blocking;
         match &result {
             Ok(1..) => {}
@@ -205,7 +205,7 @@ impl<B: Backend> Loop<B> {
                 return Received { result: None, full: false };
             }
             Err(_) => {
-                *slot -= Flags::READABLE | Flags::WRITABLE;
+                slot.flags -= Flags::READABLE | Flags::WRITABLE;
                 self.stop_reading_at_end(key);
             }
         }
@@ -228,7 +228,7 @@ impl<B: Backend> Loop<B> {
             let Some(transfer) = self.streams.transfers.get_mut(read) else { return };
             let Some(socket) = &slot.socket else { return };
             let memory = transfer.stored.memory();
-            let result = receive(socket, memory);
+            let result = receive(socket, slot.pipe.passing.as_deref_mut(), memory);
             let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
             let drained = short || slot.flags.contains(Flags::BLOCKING);
             if let Err(error) = &result {
@@ -256,9 +256,17 @@ impl<B: Backend> Loop<B> {
     }
 }
 
-fn receive(socket: &Transport, memory: &mut [u8]) -> io::Result<usize> {
+fn receive(
+    socket: &Transport,
+    mut passing: Option<&mut Passing>,
+    memory: &mut [u8],
+) -> io::Result<usize> {
     loop {
-        match socket.receive(memory) {
+        let received = match &mut passing {
+            Some(passing) => passing.receive(socket, memory),
+            None => socket.receive(memory),
+        };
+        match received {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }

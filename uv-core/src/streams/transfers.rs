@@ -46,6 +46,11 @@ impl<B: Backend> Transfer<B> {
         let (previous, next) = (NOBODY, NOBODY);
         Transfer { stored, stream, state, left, moved, piece, offset, error, previous, next }
     }
+
+    /// A write of which nothing has left yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state == State::Writing && self.moved == 0
+    }
 }
 
 /// A list of transfers, first in, first out, threaded through them.

@@ -8,6 +8,7 @@ use super::stored::Stored;
 use super::transfers::{State, Transfer};
 use super::{Flags, Stream};
 use crate::buffers::IoBuf;
+use crate::handles::AnyHandle;
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
@@ -48,18 +49,43 @@ pub(super) fn write<S: Stream, B: Backend, T: IoBuf>(
     let told = move |lp: &mut Loop<B>, key, result, buf| {
         callback(lp, S::from_stream_key(key), result, buf);
     };
-    lp.queue_write(stream.stream_key(), Stored::writing(buf, told)).map(Write)
+    lp.queue_write(stream.stream_key(), Stored::writing(buf, told), &[]).map(Write)
+}
+
+/// As [`write`], and passes handles with the first byte.
+pub(crate) fn write_with_handles<S: Stream, B: Backend, T: IoBuf>(
+    stream: S,
+    lp: &mut Loop<B>,
+    buf: T,
+    handles: &[AnyHandle],
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
+) -> io::Result<Write> {
+    let key = stream.stream_key();
+    let size = (0..buf.pieces()).map(|index| buf.piece(index).len()).sum();
+    lp.check_passing(key, handles, size)?;
+    let told = move |lp: &mut Loop<B>, key, result, buf| {
+        callback(lp, S::from_stream_key(key), result, buf);
+    };
+    lp.queue_write(key, Stored::writing(buf, told), handles).map(Write)
 }
 
 /// How far a write came.
-enum Progress {
+pub(super) enum Progress {
     Complete,
     Blocked,
+    /// The stream is broken.
     Failed(io::Error),
+    /// This write cannot go, of which nothing has left: those behind it can.
+    Refused(io::Error),
 }
 
 impl<B: Backend> Loop<B> {
-    fn queue_write(&mut self, key: Token, stored: Stored<B>) -> io::Result<Token> {
+    fn queue_write(
+        &mut self,
+        key: Token,
+        stored: Stored<B>,
+        handles: &[AnyHandle],
+    ) -> io::Result<Token> {
         let (slot, transfers) = self.streams.open_with_transfers(key)?;
         let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
         if !slot.flags.contains(Flags::WRITABLE) {
@@ -73,8 +99,9 @@ impl<B: Backend> Loop<B> {
         let size = (0..pieces).map(|index| stored.piece(index).len()).sum();
         let mut transfer = Transfer::new(stored, key, State::Writing, size);
 
-        let idle = slot.writes.is_empty() && slot.write_queue_size == 0;
-        let progress = if idle && !slot.flags.contains(Flags::CONNECTING) {
+        let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
+        let idle = !queued && !slot.flags.contains(Flags::CONNECTING);
+        let mut progress = if idle && handles.is_empty() {
             push(socket, &mut transfer, slot.flags.contains(Flags::BLOCKING))
         } else {
             Progress::Blocked
@@ -83,9 +110,19 @@ impl<B: Backend> Loop<B> {
         let write = transfers.insert(transfer);
         slot.writes.push(transfers, write);
         self.active_requests += 1;
+        if let Some(passing) = &mut slot.pipe.passing
+            && !handles.is_empty()
+        {
+            passing.queue(write, handles.into());
+            if idle {
+                progress = self.push_first(key, write);
+            }
+        }
         match progress {
             Progress::Complete => self.finish_transfer(key, write, None),
-            Progress::Failed(error) => self.finish_transfer(key, write, Some(error)),
+            Progress::Failed(error) | Progress::Refused(error) => {
+                self.finish_transfer(key, write, Some(error));
+            }
             Progress::Blocked => {
                 if let Err(error) = self.arm_stream(key) {
                     self.finish_transfer(key, write, Some(error));
@@ -144,16 +181,13 @@ impl<B: Backend> Loop<B> {
     /// There is room to write.
     pub(super) fn write_ready(&mut self, key: Token) {
         for _ in 0..WRITES_PER_EVENT {
-            let Some(slot) = self.streams.slots.get_mut(key) else { return };
+            let Some(slot) = self.streams.slots.get(key) else { return };
             let Some(write) = slot.writes.first() else { break };
-            let Some(transfer) = self.streams.transfers.get_mut(write) else { break };
-            let Some(socket) = &slot.socket else { break };
-            let before = transfer.left;
-            let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
-            slot.write_queue_size -= before - transfer.left;
+            let progress = self.push_first(key, write);
             match progress {
                 Progress::Complete => self.finish_transfer(key, write, None),
                 Progress::Blocked => break,
+                Progress::Refused(error) => self.finish_transfer(key, write, Some(error)),
                 Progress::Failed(error) => {
                     // What is queued behind would follow half a write, if anything.
                     let code = error.raw_os_error();
@@ -168,6 +202,28 @@ impl<B: Backend> Loop<B> {
         }
         self.tell_done(key);
         self.drain_stream(key);
+    }
+
+    /// Writes as much of the first write as goes now.
+    fn push_first(&mut self, key: Token, write: Token) -> Progress {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Progress::Blocked };
+        let Some(transfer) = self.streams.transfers.get_mut(write) else {
+            return Progress::Blocked;
+        };
+        let Some(socket) = &slot.socket else { return Progress::Blocked };
+        let before = transfer.left;
+        if slot.pipe.passing.is_none() {
+            let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
+            slot.write_queue_size -= before - transfer.left;
+            return progress;
+        }
+        let progress = self.push_with_handles(key, write);
+        if let Some(slot) = self.streams.slots.get_mut(key)
+            && let Some(transfer) = self.streams.transfers.get(write)
+        {
+            slot.write_queue_size -= before - transfer.left;
+        }
+        progress
     }
 
     /// Calls back for the requests that are done by now.
@@ -193,6 +249,11 @@ impl<B: Backend> Loop<B> {
     }
 
     pub(super) fn try_write(&mut self, key: Token, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        send(self.idle_writer(key)?, &bufs[..bufs.len().min(MAX_PIECES)])
+    }
+
+    /// The socket of a stream that can be written, and where nothing waits to be.
+    pub(super) fn idle_writer(&mut self, key: Token) -> io::Result<&Transport> {
         let slot = self.streams.open(key)?;
         let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
         if !slot.flags.contains(Flags::WRITABLE) {
@@ -202,20 +263,18 @@ impl<B: Backend> Loop<B> {
         if queued || slot.flags.contains(Flags::CONNECTING) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        send(socket, &bufs[..bufs.len().min(MAX_PIECES)])
+        Ok(socket)
     }
 }
 
 /// Writes as much as goes now.
-fn push<B: Backend>(socket: &Transport, transfer: &mut Transfer<B>, blocking: bool) -> Progress {
-    let pieces = transfer.stored.pieces();
+pub(super) fn push<B: Backend>(
+    socket: &Transport,
+    transfer: &mut Transfer<B>,
+    blocking: bool,
+) -> Progress {
     while transfer.left > 0 {
-        let (result, offered) = if pieces - transfer.piece == 1 {
-            let bytes = &transfer.stored.piece(transfer.piece)[transfer.offset..];
-            (send(socket, &[IoSlice::new(bytes)]), bytes.len())
-        } else {
-            send_pieces(socket, transfer, pieces)
-        };
+        let (result, offered) = with_slices(transfer, |bufs| send(socket, bufs));
         match result {
             Ok(sent) => {
                 advance(transfer, sent);
@@ -230,12 +289,17 @@ fn push<B: Backend>(socket: &Transport, transfer: &mut Transfer<B>, blocking: bo
     Progress::Complete
 }
 
-/// Writes several pieces at once; returns how that went, and how much was offered.
-fn send_pieces<B: Backend>(
-    socket: &Transport,
+/// Has `send` write what is next, of several pieces at once; returns how that went, and how
+/// much was offered.
+pub(super) fn with_slices<B: Backend>(
     transfer: &Transfer<B>,
-    pieces: usize,
+    send: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
 ) -> (io::Result<usize>, usize) {
+    let pieces = transfer.stored.pieces();
+    if pieces - transfer.piece == 1 {
+        let bytes = &transfer.stored.piece(transfer.piece)[transfer.offset..];
+        return (send(&[IoSlice::new(bytes)]), bytes.len());
+    }
     let mut slices = [IoSlice::new(&[]); PIECES_PER_CALL];
     let (mut count, mut offered, mut skip) = (0, 0, transfer.offset);
     for (slice, index) in slices.iter_mut().zip(transfer.piece..pieces) {
@@ -244,11 +308,11 @@ fn send_pieces<B: Backend>(
         offered += slice.len();
         count += 1;
     }
-    (send(socket, &slices[..count]), offered)
+    (send(&slices[..count]), offered)
 }
 
 /// Moves on to the first byte that is not written.
-fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
+pub(super) fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
     transfer.moved += sent;
     transfer.left -= sent;
     if transfer.left == 0 {

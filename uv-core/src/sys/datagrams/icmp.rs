@@ -9,9 +9,9 @@ use std::ptr;
 use socket2::Socket;
 
 use super::Report;
-use super::control::{Control, messages};
 use super::names::address;
 use super::options::set;
+use crate::sys::control::{Control, messages};
 
 /// Room for the error and its sender's address.
 const CONTROL: usize = 512;

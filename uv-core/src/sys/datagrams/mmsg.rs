@@ -10,9 +10,9 @@ use std::ptr;
 
 use socket2::{SockAddr, Socket};
 
-use super::control::{Control, integer, messages};
 use super::names::address;
 use super::{BATCH, Incoming, LARGEST, Outgoing, PIECES, send};
+use crate::sys::control::{Control, integer, messages};
 
 /// From one datagram's memory to the next: the beginnings, which all datagrams use, must
 /// not compete for the same few lines of a cache. Memory that no datagram has reached is

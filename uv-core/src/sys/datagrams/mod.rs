@@ -7,7 +7,6 @@ use socket2::{SockAddr, Socket};
 
 cfg_if::cfg_if! {
     if #[cfg(any(target_os = "linux", target_os = "android"))] {
-        mod control;
         mod icmp;
         mod mmsg;
         mod names;

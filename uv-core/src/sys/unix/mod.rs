@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod control;
+mod passing;
 mod pipes;
 mod signals;
 mod sockets;
@@ -14,6 +16,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::RawSource;
+
+pub(crate) use passing::{
+    MOST_HANDLES, Passed, PassedKind, Rights, can_pass_handles, kind_of, passed_pipe,
+    receive_rights, send_rights,
+};
 
 pub(crate) use pipes::{
     Adopted, BoundPath, OwnedPipe, adopt, bind_error, let_everybody, pipe_address, pipe_name,

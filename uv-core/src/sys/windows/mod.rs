@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+mod passing;
 mod pipes;
 mod signals;
 mod sockets;
@@ -12,6 +13,11 @@ use std::io;
 
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
+
+pub(crate) use passing::{
+    MOST_HANDLES, Passed, PassedKind, Rights, can_pass_handles, kind_of, passed_pipe,
+    receive_rights, send_rights,
+};
 
 pub(crate) use pipes::{
     Adopted, BoundPath, OwnedPipe, adopt, bind_error, let_everybody, pipe_address, pipe_name,
