@@ -41,7 +41,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 28] = [
+pub const POINTS: [&str; 30] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -70,6 +70,8 @@ pub const POINTS: [&str; 28] = [
     "Streams",
     "TCP",
     "UDP",
+    "Names",
+    "Platform",
 ];
 
 /// One case for one kind of backend.

@@ -93,7 +93,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     /// Where datagrams are received; `None` until they are, and while they are lent.
     pub(crate) datagrams: Option<Box<Datagrams>>,
     pub(crate) works: Works<B>,
-    /// The process's pool, once this loop has used it.
+    /// The pool that this loop was given, or the process's once it has used it.
     pub(crate) pool: Option<Pool>,
     /// Callbacks that are due in the next pending phase.
     pending: VecDeque<Once<B, ()>>,

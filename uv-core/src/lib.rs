@@ -37,12 +37,13 @@
 //! | other processes | [`Pipe`] with the verbs of [`Stream`] |
 //! | descriptors of others | [`Poll`] |
 //! | signals | [`Signal`] |
+//! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
+//! | secrets | [`Loop::random`], [`random`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Not here yet: terminals, processes, the file system and its watchers, name
-//! lookup. Sockets work by readiness on every backend, also where the backend could perform
-//! operations.
+//! Not here yet: terminals, processes, the file system and its watchers. Sockets
+//! work by readiness on every backend, also where the backend could perform operations.
 //!
 //! # Behaviour
 //!
@@ -58,6 +59,7 @@ mod auto;
 pub mod backends;
 mod buffers;
 mod callback;
+pub mod dns;
 mod error;
 mod event_loop;
 mod handles;
@@ -66,6 +68,7 @@ mod metrics;
 mod notify;
 mod pool;
 mod queue;
+pub mod random;
 mod requests;
 pub mod signum;
 mod sources;

@@ -11,8 +11,10 @@ pub mod memory;
 pub mod metrics;
 pub mod mistakes;
 pub mod modes;
+pub mod names;
 pub mod operations;
 pub mod panics;
+pub mod platform;
 pub mod polls;
 pub mod running;
 pub mod scale;
@@ -468,6 +470,23 @@ macro_rules! __list_of_cases {
                 what_waited_may_close
                 thousands_of_datagrams
                 no_descriptor_is_left_behind;
+            29 names:
+                digits_are_their_own_answer
+                hints_choose
+                a_service_alone_is_of_this_machine
+                localhost_is_found
+                the_hosts_file_is_read
+                unknown_names_are_errors
+                impossible_questions_are_refused
+                unicode_becomes_ascii
+                addresses_have_names
+                lookups_are_requests
+                waiting_lookups_can_be_cancelled
+                lookups_leave_threads_for_others;
+            30 platform:
+                random_bytes_fill_the_buffer
+                waiting_random_requests_can_be_cancelled
+                too_many_random_bytes_are_refused;
         }
     };
 }

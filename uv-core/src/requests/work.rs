@@ -112,11 +112,52 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<Work> {
-        let pool = match &self.pool {
-            Some(pool) => pool.clone(),
-            None => self.pool.insert(Pool::global()?).clone(),
-        };
+        let pool = self.pool()?;
         self.queue_work_on(&pool, Lane::Cpu, work, done)
+    }
+
+    /// Makes this loop use `pool` from now on, for [work](Loop::queue_work) and for all other
+    /// requests that need a thread, instead of the process's.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Pool, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.set_pool(Pool::new(1)?);
+    /// lp.queue_work(|| 6 * 7, |_, answer| assert_eq!(answer.unwrap(), 42))?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn set_pool(&mut self, pool: Pool) {
+        self.pool = Some(pool);
+    }
+
+    /// The pool that this loop uses.
+    pub(crate) fn pool(&mut self) -> io::Result<Pool> {
+        match &self.pool {
+            Some(pool) => Ok(pool.clone()),
+            None => Ok(self.pool.insert(Pool::global()?).clone()),
+        }
+    }
+
+    /// As [`queue_work`](Loop::queue_work), for work of this crate's that returns a result
+    /// and does not panic: that it was cancelled is one more error.
+    pub(crate) fn queue_request<T: Send + 'static>(
+        &mut self,
+        lane: Lane,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+        done: impl FnOnce(&mut Loop<B>, io::Result<T>) + 'static,
+    ) -> io::Result<Work> {
+        let pool = self.pool()?;
+        self.queue_work_on(&pool, lane, work, move |lp, ending| {
+            done(
+                lp,
+                ending.unwrap_or_else(|why| match why {
+                    WorkError::Cancelled => Err(error::cancelled()),
+                    panicked => Err(io::Error::other(panicked.to_string())),
+                }),
+            );
+        })
     }
 
     /// As [`queue_work`](Loop::queue_work), on a pool of the caller's and in a lane.

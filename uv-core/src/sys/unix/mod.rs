@@ -3,8 +3,10 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
+pub(crate) mod names;
 mod passing;
 mod pipes;
+pub(crate) mod random;
 mod signals;
 mod sockets;
 mod transport;

@@ -2,8 +2,10 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod names;
 mod passing;
 mod pipes;
+pub(crate) mod random;
 mod signals;
 mod sockets;
 mod transport;
@@ -67,4 +69,10 @@ impl SigprofBlocked {
 /// Windows has no `fork`.
 pub(crate) fn forks() -> u32 {
     0
+}
+
+/// A text of the system's, up to its NUL.
+pub(crate) fn text(units: &[u16]) -> String {
+    let end = units.iter().position(|&unit| unit == 0).unwrap_or(units.len());
+    String::from_utf16_lossy(&units[..end])
 }
