@@ -148,13 +148,17 @@ fn name_of(entry: &ADDRINFOW) -> Option<String> {
     if entry.ai_canonname.is_null() {
         return None;
     }
-    let length = (0..MAX_HOST).find(|&at| {
-        // SAFETY: the name ends with NUL, beyond which this does not go.
-        unsafe { *entry.ai_canonname.add(at) == 0 }
-    })?;
-    // SAFETY: so many units are there, as has just been counted.
-    let units = unsafe { std::slice::from_raw_parts(entry.ai_canonname, length) };
-    Some(String::from_utf16_lossy(units))
+    let mut units = Vec::new();
+    let mut at = entry.ai_canonname;
+    loop {
+        // SAFETY: within the name, which ends with NUL.
+        match unsafe { at.read() } {
+            0 => return Some(String::from_utf16_lossy(&units)),
+            unit => units.push(unit),
+        }
+        // SAFETY: not at the NUL yet.
+        at = unsafe { at.add(1) };
+    }
 }
 
 fn address_of(entry: &ADDRINFOW) -> Option<SocketAddr> {
