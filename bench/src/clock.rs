@@ -9,6 +9,8 @@ pub struct Spent {
     pub cpu: Duration,
     /// Time on the wall.
     pub wall: Duration,
+    /// How much of something that is no time: bytes, or calls.
+    pub amount: u64,
 }
 
 /// Reads both clocks, twice.
@@ -30,20 +32,24 @@ impl Stopwatch {
     /// What has been spent since.
     pub fn spent(&self) -> Spent {
         let wall = self.wall.elapsed();
-        Spent { cpu: process_cpu_time().saturating_sub(self.cpu), wall }
+        Spent { cpu: process_cpu_time().saturating_sub(self.cpu), wall, amount: 0 }
     }
 }
 
 /// The CPU time that this process has used. Zero where the system does not tell.
 #[cfg(unix)]
 pub fn process_cpu_time() -> Duration {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or_default()
+}
+
+/// What a clock shows.
+#[cfg(unix)]
+pub(crate) fn read(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for writes.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
-    if failed != 0 {
-        return Duration::ZERO;
-    }
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) };
+    (failed == 0)
+        .then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
 }
 
 /// The CPU time that this process has used, in steps of a clock tick (15.6 ms).

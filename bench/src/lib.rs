@@ -70,25 +70,33 @@
 //!
 //! let mut suite = turns::suite(Scale::Tiny);
 //! suite.scenarios.truncate(1);
-//! let rows = Runner::silent(7).run(vec![suite])?;
+//! let rows = Runner::silent(7).run(vec![suite])?.rows;
 //! for entry in &rows[0].entries {
 //!     println!("{}: {:.2} times {}", entry.who, entry.ratio.median, rows[0].baseline);
 //! }
 //! # std::io::Result::Ok(())
 //! ```
 
+pub mod allocations;
 pub mod backends;
 pub mod clock;
 pub mod compare;
-#[cfg(target_os = "linux")]
-mod epoll;
+pub mod cores;
+pub mod latencies;
 #[cfg(all(unix, feature = "libuv"))]
 mod libuv;
+pub mod limits;
+#[cfg(target_os = "linux")]
+mod load;
 pub mod machine;
 pub mod options;
+mod pollers;
+pub mod process;
 pub mod report;
 pub mod results;
 pub mod runner;
+mod serve;
+pub mod servers;
 pub mod stats;
 pub mod suite;
 pub mod suites;
@@ -115,6 +123,14 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
         let worse = compare::write(&Results::read(old)?, &Results::read(new)?, style, out)?;
         return Ok(ExitCode::from(u8::from(worse)));
     }
+    if let Some(Command::Serve { service, backend, port, who, core, supervised }) = &options.command
+    {
+        return match who {
+            Some(who) if *supervised => process::serve_supervised(who, *service, *core),
+            who => serve::serve(*service, backend.as_deref(), who.as_deref(), *port, out),
+        }
+        .map(|()| ExitCode::SUCCESS);
+    }
     let suites = options.select()?;
     if options.list {
         report::list(&suites, style, out)?;
@@ -134,7 +150,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
 fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
     let (machine, begun) = (Machine::here(), Instant::now());
     let absent = absent(&suites);
-    let rows = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
+    let measured = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
     let settings = Settings {
         scale: options.scale().name().into(),
         rounds: options.rounds,
@@ -142,7 +158,7 @@ fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
         optimised: !cfg!(debug_assertions),
         seconds: begun.elapsed().as_secs_f64(),
     };
-    Ok(Results::new(settings, machine, absent, rows))
+    Ok(Results::new(settings, machine, absent, measured))
 }
 
 /// Everyone who is missing somewhere, once.

@@ -5,7 +5,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use bench::allocations::Counting;
 use bench::options::Options;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let options = Options::parse();

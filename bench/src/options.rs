@@ -7,8 +7,13 @@ use clap::{Parser, Subcommand};
 
 use crate::backends;
 use crate::runner::LEAST_ROUNDS;
+use crate::servers::Service;
 use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
+
+/// Who else there is, by the names to choose them by.
+const PEERS: [&str; 9] =
+    ["libuv", "libuv-lean", "hand", "mio", "polling", "tokio", "compio", "monoio", "none"];
 
 /// Measures every backend, the loop on top of it and their peers, side by side.
 #[derive(Debug, Parser)]
@@ -26,7 +31,8 @@ pub struct Options {
     #[arg(short, long = "backend", value_name = "NAME", value_delimiter = ',')]
     backends: Vec<String>,
 
-    /// Only these peers: libuv, hand (what one would write by hand), mio, polling; or none
+    /// Only these peers: libuv, libuv-lean, hand (what one would write by hand), mio, polling,
+    /// tokio, compio, monoio; or none
     #[arg(short, long = "peer", value_name = "NAME", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -69,6 +75,26 @@ pub enum Command {
         old: PathBuf,
         /// Results of now
         new: PathBuf,
+    },
+    /// Serves TCP on 127.0.0.1 with one thread until killed
+    Serve {
+        /// What to do with what is read
+        service: Service,
+        /// Which of our backends is under uv-core's loop [default: the best that works here]
+        #[arg(short, long, value_name = "NAME")]
+        backend: Option<String>,
+        /// The port; 0 is any that is free
+        #[arg(short, long, value_name = "N", default_value_t = 7000)]
+        port: u16,
+        /// Who serves, if it is not uv-core: a contestant's whole name
+        #[arg(long, hide = true)]
+        who: Option<String>,
+        /// The core to stay on
+        #[arg(long, hide = true)]
+        core: Option<usize>,
+        /// Answer on the standard streams, and end with them
+        #[arg(long, hide = true, requires = "who")]
+        supervised: bool,
     },
 }
 
@@ -130,7 +156,7 @@ impl Options {
     fn check(&self) -> io::Result<()> {
         known("suite", &self.suites, &suites::NAMES)?;
         known("backend", &self.backends, &backends::NAMES)?;
-        known("peer", &self.peers, &["libuv", "hand", "mio", "polling", "none"])
+        known("peer", &self.peers, &PEERS)
     }
 }
 

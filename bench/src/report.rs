@@ -173,10 +173,18 @@ pub(crate) fn times(ratio: f64) -> String {
 
 /// A value with three digits that count.
 pub(crate) fn value(value: f64, unit: Unit) -> String {
-    let steps: &[(f64, &str)] = if unit.less_is_better() {
-        &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]
-    } else {
-        &[(1e9, "G/s"), (1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")]
+    let steps: &[(f64, &str)] = match unit {
+        Unit::CpuTimeEach | Unit::WallTimeEach => {
+            &[(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")]
+        }
+        Unit::PerCpuSecond | Unit::PerSecond => {
+            &[(1e9, "G/s"), (1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")]
+        }
+        Unit::BytesPerCpuSecond | Unit::BytesPerSecond => {
+            &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
+        }
+        Unit::BytesEach => &[(1e6, "MB"), (1e4, "kB"), (1.0, "B")],
+        Unit::CallsEach => &[(1.0, "")],
     };
     let (scale, name) =
         steps.iter().find(|(scale, _)| value >= *scale).unwrap_or(&steps[steps.len() - 1]);
@@ -186,7 +194,7 @@ pub(crate) fn value(value: f64, unit: Unit) -> String {
         ..100.0 => 1,
         _ => 0,
     };
-    format!("{value:.digits$} {name}")
+    format!("{value:.digits$} {name}").trim_end().into()
 }
 
 /// What the marks mean, who was missing, and whether any of it can be trusted.

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::latencies::Latencies;
 use crate::machine::Machine;
+use crate::runner::Measured;
 use crate::stats::{self, Spread, Verdict};
-use crate::suite::{Absent, Figure, Scenario, Unit};
+use crate::suite::{Absent, Figure, Scenario, Unit, Who};
 
 /// The form of the file. Files of another are refused.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Everything that one run of the program found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +27,44 @@ pub struct Results {
     pub absent: Vec<Absent>,
     /// What was measured.
     pub rows: Vec<Row>,
+    /// How long requests took.
+    pub distributions: Vec<Distribution>,
+    /// What else happened that a reader of the numbers should know.
+    pub notes: Vec<String>,
+}
+
+/// How long the requests of one contestant took, all rounds together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Distribution {
+    /// The suite.
+    pub suite: String,
+    /// The scenario.
+    pub scenario: String,
+    /// The contestant.
+    pub who: String,
+    /// How many requests there were.
+    pub count: u64,
+    /// Shares of all requests, and within how many nanoseconds they were answered.
+    pub curve: Vec<(f64, f64)>,
+}
+
+impl Distribution {
+    /// The shares that are kept: closer and closer to all.
+    const SHARES: [f64; 16] = [
+        0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995, 0.9975, 0.999, 0.9995,
+        0.9999, 1.0,
+    ];
+
+    pub(crate) fn new(
+        suite: &str,
+        scenario: &str,
+        who: Who,
+        latencies: &Latencies,
+    ) -> Distribution {
+        let curve = Self::SHARES.map(|share| (share, latencies.quantile(share).as_nanos() as f64));
+        let (suite, scenario, who) = (suite.into(), scenario.into(), who.to_string());
+        Distribution { suite, scenario, who, count: latencies.count(), curve: curve.into() }
+    }
 }
 
 /// How the program was run.
@@ -123,9 +163,10 @@ impl Results {
         settings: Settings,
         machine: Machine,
         absent: Vec<Absent>,
-        rows: Vec<Row>,
+        measured: Measured,
     ) -> Results {
-        Results { format: FORMAT, settings, machine, absent, rows }
+        let Measured { rows, distributions, notes } = measured;
+        Results { format: FORMAT, settings, machine, absent, rows, distributions, notes }
     }
 
     /// Reads a file that [`write`](Results::write) has written.

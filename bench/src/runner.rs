@@ -4,7 +4,8 @@ use std::io;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::results::Row;
+use crate::latencies::Latencies;
+use crate::results::{Distribution, Row};
 use crate::suite::{Contestant, Scenario, Suite, Who};
 
 /// The fewest rounds that allow a conclusion.
@@ -19,6 +20,17 @@ pub struct Runner {
     /// hand-written contestant; or the first.
     pub baseline: Option<String>,
     progress: Progress,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// A row for each figure of each scenario.
+    pub rows: Vec<Row>,
+    /// How long requests took, of those who measured it.
+    pub distributions: Vec<Distribution>,
+    /// What else happened.
+    pub notes: Vec<String>,
 }
 
 impl Runner {
@@ -39,17 +51,17 @@ impl Runner {
     /// # Errors
     ///
     /// The first of any contestant: one that does not do its work has no time to compare.
-    pub fn run(&self, suites: Vec<Suite>) -> io::Result<Vec<Row>> {
+    pub fn run(&self, suites: Vec<Suite>) -> io::Result<Measured> {
         let bars = self.progress.bars(&suites, self.rounds + 1);
-        let mut rows = Vec::new();
+        let mut measured = Measured::default();
         for (suite, bar) in suites.into_iter().zip(&bars) {
             for scenario in suite.scenarios {
-                rows.extend(self.run_scenario(suite.name, &scenario, bar)?);
+                self.run_scenario(suite.name, &scenario, bar, &mut measured)?;
             }
             bar.finish_with_message("");
         }
         self.progress.clear();
-        Ok(rows)
+        Ok(measured)
     }
 
     fn run_scenario(
@@ -57,14 +69,16 @@ impl Runner {
         suite: &'static str,
         scenario: &Scenario,
         bar: &ProgressBar,
-    ) -> io::Result<Vec<Row>> {
+        measured: &mut Measured,
+    ) -> io::Result<()> {
         let contestants = &scenario.entrants.contestants;
-        let Some(baseline) = self.baseline_of(contestants) else { return Ok(Vec::new()) };
+        let Some(baseline) = self.baseline_of(contestants) else { return Ok(()) };
         // In each round the baseline runs twice, as if it were another: what it differs
         // from itself by is noise.
         let mut order: Vec<&Contestant> = contestants.iter().collect();
         order.push(&contestants[baseline]);
         let mut values = vec![vec![Vec::new(); order.len()]; scenario.figures.len()];
+        let mut latencies = vec![None::<Latencies>; contestants.len()];
         for round in 0..=self.rounds {
             for turn in 0..order.len() {
                 // Each round begins with another contestant, so that nobody always runs in
@@ -74,8 +88,15 @@ impl Runner {
                 bar.set_message(format!("{} {}", scenario.name, contestant.who));
                 let sample = contestant.run(&scenario.figures)?;
                 bar.inc(1);
+                for note in sample.notes {
+                    let (who, scenario) = (contestant.who, &scenario.name);
+                    measured.notes.push(format!("{suite}, {scenario}, {who}: {note}"));
+                }
                 if round == 0 {
                     continue; // To warm up.
+                }
+                if let (Some(new), Some(all)) = (sample.latencies, latencies.get_mut(place)) {
+                    all.get_or_insert_default().merge(&new);
                 }
                 for ((figure, of), reading) in
                     scenario.figures.iter().zip(&mut values).zip(sample.readings)
@@ -91,7 +112,12 @@ impl Runner {
             let baseline = contestants[baseline].who.to_string();
             Row::new(suite, scenario, figure, (baseline, again), entries)
         });
-        Ok(rows.collect())
+        measured.rows.extend(rows);
+        let distributions = contestants.iter().zip(latencies).filter_map(|(one, latencies)| {
+            Some(Distribution::new(suite, &scenario.name, one.who, &latencies?))
+        });
+        measured.distributions.extend(distributions);
+        Ok(())
     }
 
     fn baseline_of(&self, contestants: &[Contestant]) -> Option<usize> {

@@ -6,6 +6,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Spent;
+use crate::latencies::Latencies;
 
 /// Scenarios that belong together.
 #[derive(Debug)]
@@ -74,6 +75,14 @@ pub enum Unit {
     PerCpuSecond,
     /// How many in a second. More is better.
     PerSecond,
+    /// Bytes in a second of CPU time. More is better.
+    BytesPerCpuSecond,
+    /// Bytes in a second. More is better.
+    BytesPerSecond,
+    /// Bytes of memory of each. Less is better.
+    BytesEach,
+    /// Calls of each. Less is better.
+    CallsEach,
 }
 
 impl Unit {
@@ -83,19 +92,25 @@ impl Unit {
         match self {
             Unit::CpuTimeEach => reading.spent.cpu.as_secs_f64() * 1e9 / count,
             Unit::WallTimeEach => reading.spent.wall.as_secs_f64() * 1e9 / count,
-            Unit::PerCpuSecond => count / reading.spent.cpu.as_secs_f64(),
-            Unit::PerSecond => count / reading.spent.wall.as_secs_f64(),
+            Unit::PerCpuSecond | Unit::BytesPerCpuSecond => count / reading.spent.cpu.as_secs_f64(),
+            Unit::PerSecond | Unit::BytesPerSecond => count / reading.spent.wall.as_secs_f64(),
+            Unit::BytesEach | Unit::CallsEach => reading.spent.amount as f64 / count,
         }
     }
 
     /// How many times as good as `baseline` a value is: above 1 is better.
     pub fn ratio(self, value: f64, baseline: f64) -> f64 {
-        if self.less_is_better() { baseline / value } else { value / baseline }
+        match self.less_is_better() {
+            // Nobody needs less than nothing.
+            true if value == baseline => 1.0,
+            true => baseline / value,
+            false => value / baseline,
+        }
     }
 
     /// Whether it is a cost.
     pub fn less_is_better(self) -> bool {
-        matches!(self, Unit::CpuTimeEach | Unit::WallTimeEach)
+        matches!(self, Unit::CpuTimeEach | Unit::WallTimeEach | Unit::BytesEach | Unit::CallsEach)
     }
 
     /// In words.
@@ -105,6 +120,10 @@ impl Unit {
             Unit::WallTimeEach => "time each",
             Unit::PerCpuSecond => "per second of CPU time",
             Unit::PerSecond => "per second",
+            Unit::BytesPerCpuSecond => "bytes per second of CPU time",
+            Unit::BytesPerSecond => "bytes per second",
+            Unit::BytesEach => "bytes each",
+            Unit::CallsEach => "calls each",
         }
     }
 }
@@ -118,18 +137,22 @@ pub struct Reading {
     pub spent: Spent,
 }
 
-/// What one run gives: a reading for each figure of the scenario, or `None` for what the
-/// contestant cannot do.
-#[derive(Clone, Debug)]
+/// What one run gives.
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// In the order of the scenario's figures.
+    /// A reading for each figure of the scenario, in their order, or `None` for what the
+    /// contestant cannot do.
     pub readings: Vec<Option<Reading>>,
+    /// How long each request took, if that was measured.
+    pub latencies: Option<Latencies>,
+    /// What else happened that a reader of the numbers should know.
+    pub notes: Vec<String>,
 }
 
 impl Sample {
     /// A sample in which everything was done.
     pub fn new(readings: impl IntoIterator<Item = Reading>) -> Sample {
-        Sample { readings: readings.into_iter().map(Some).collect() }
+        Sample { readings: readings.into_iter().map(Some).collect(), ..Sample::default() }
     }
 }
 

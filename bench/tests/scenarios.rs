@@ -1,14 +1,19 @@
 //! Every scenario, at a tiny size, on every backend and peer of this machine: the counts
 //! are right. Nothing is said about the numbers.
 
+use bench::allocations::Counting;
 use bench::backends::Which;
 use bench::results::Row;
 use bench::runner::{LEAST_ROUNDS, Runner};
 use bench::suite::Suite;
 use bench::suites::{self, Scale};
 
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
 /// The suite of that name.
 fn suite(name: &str) -> Suite {
+    bench::process::use_program(env!("CARGO_BIN_EXE_bench"));
     let mut suites = suites::all(Scale::Tiny, Which::All);
     suites.retain(|suite| suite.name == name);
     suites.pop().unwrap_or_else(|| panic!("no suite {name}"))
@@ -55,6 +60,21 @@ fn waits_report_the_active_source_and_no_other() {
 }
 
 #[test]
+fn servers_answer_with_what_they_got() {
+    check("echo");
+}
+
+#[test]
+fn servers_take_one_connection_after_the_other() {
+    check("connect");
+}
+
+#[test]
+fn servers_read_all_that_is_sent() {
+    check("pump");
+}
+
+#[test]
 fn every_suite_has_a_name_for_the_command_line() {
     let suites = suites::all(Scale::Tiny, Which::All);
     assert_eq!(suites.iter().map(|suite| suite.name).collect::<Vec<_>>(), suites::NAMES);
@@ -75,7 +95,7 @@ fn a_backend_that_exists_here_is_a_contestant_of_every_suite() {
 fn a_run_has_a_row_for_each_figure_and_a_value_for_each_round() {
     let suite = suite("turns");
     let (scenarios, baseline) = (suite.scenarios.len(), baseline());
-    let rows = Runner::silent(LEAST_ROUNDS).run(vec![suite]).unwrap();
+    let rows = Runner::silent(LEAST_ROUNDS).run(vec![suite]).unwrap().rows;
     assert_eq!(rows.len(), scenarios);
     for Row { baseline: compared_to, again, entries, .. } in rows {
         assert_eq!(compared_to, baseline);

@@ -1,6 +1,7 @@
 //! The suites, one module each: what every contestant does, side by side.
 
 pub mod asyncs;
+pub mod echo;
 pub mod pool;
 pub mod timers;
 pub mod turns;
@@ -49,7 +50,8 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 5] = ["timers", "turns", "async", "pool", "wait"];
+pub const NAMES: [&str; 8] =
+    ["timers", "turns", "async", "pool", "wait", "echo", "connect", "pump"];
 
 /// All suites.
 ///
@@ -62,6 +64,9 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         asyncs::suite(scale, which),
         pool::suite(scale, which),
         wait::suite(scale),
+        echo::suite(scale),
+        echo::connections(scale),
+        echo::pump(scale),
     ]
 }
 
@@ -69,9 +74,15 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
 #[cfg(not(all(unix, feature = "libuv")))]
 fn excuse_libuv(entrants: &mut crate::suite::Entrants) {
     let why = if cfg!(feature = "libuv") {
-        "is compared on Unix only"
+        "is compared on Unix only".into()
     } else {
-        "not in this build: add '--features libuv' (wants a C compiler and libclang)"
+        not_in_this_build("libuv")
     };
     entrants.excuse(crate::suite::Who::Peer("libuv"), why);
+}
+
+/// Why an optional peer is missing.
+pub(crate) fn not_in_this_build(name: &str) -> String {
+    let wants = if name == "libuv" { " (wants a C compiler and libclang)" } else { "" };
+    format!("not in this build: add '--features {name}'{wants}")
 }

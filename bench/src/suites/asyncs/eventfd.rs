@@ -6,7 +6,7 @@ use std::thread;
 
 use super::both;
 use crate::clock::Stopwatch;
-use crate::epoll::{Epoll, EventFd};
+use crate::pollers::epoll::{Epoll, EventFd};
 use crate::suite::Sample;
 
 /// Far more than a wake-up takes.
@@ -42,7 +42,7 @@ pub(super) fn round_trip(trips: u64) -> io::Result<Sample> {
 
 /// Waits for the bell and silences it. Not for ever: the other side may have failed.
 fn heard(epoll: &mut Epoll, bell: &EventFd) -> io::Result<u64> {
-    let ready = epoll.wait(PATIENCE_MS)?;
+    let ready = epoll.wait_ms(PATIENCE_MS)?;
     if ready == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }

@@ -38,7 +38,7 @@ fn waits(turns: u64, mut wait: impl FnMut() -> io::Result<usize>) -> io::Result<
 
 #[cfg(target_os = "linux")]
 fn epoll(registered: Registered, turns: u64) -> io::Result<Sample> {
-    use crate::epoll::{Epoll, EventFd};
+    use crate::pollers::epoll::{Epoll, EventFd};
     use std::os::fd::AsRawFd;
 
     let (mut epoll, bell) = (Epoll::new()?, EventFd::new()?);
@@ -47,7 +47,7 @@ fn epoll(registered: Registered, turns: u64) -> io::Result<Sample> {
     if let Some(socket) = &socket {
         epoll.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), libc::EPOLLIN, 1)?;
     }
-    waits(turns, || epoll.wait(0))
+    waits(turns, || epoll.wait_ms(0))
 }
 
 #[cfg(unix)]

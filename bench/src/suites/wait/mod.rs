@@ -1,42 +1,42 @@
 //! What pollers cost against the number of sources: the classic curves.
 
-mod pollers;
 mod sources;
 
+use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use poll_core::Backend;
-
-use self::pollers::{Bare, Poller};
-use self::sources::Sources;
-use crate::backends::{self, OnBackend, Which};
+use self::sources::{Source, Sources};
 use crate::clock::{Stopwatch, process_cpu_time};
+use crate::pollers::{self, Interest, OnPoller, Poller};
 use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit, Who};
 use crate::suites::Scale;
 
-/// Waits between two looks at the clock.
+/// Reports between two looks at the clock.
 const BLOCK: u64 = 50;
 
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
     let (counts, budget): (&[usize], _) = match scale {
         Scale::Tiny => (&[3, 30], Duration::ZERO),
-        Scale::Quick => (&[10, 100, 1_000, 10_000], Duration::from_millis(5)),
-        Scale::Full => (&[10, 100, 1_000, 10_000], Duration::from_millis(50)),
+        Scale::Quick => (&[10, 100, 1_000, 10_000], Duration::from_millis(2)),
+        Scale::Full => {
+            (&[10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000], Duration::from_millis(10))
+        }
     };
     let scenarios = counts.iter().map(|count| scenario(*count, budget)).collect();
-    let about = "pollers without a loop, one of many sources being active";
+    let about = "pollers without a loop, one, a tenth or all of many sources being active";
     Suite { name: "wait", about, scenarios }
 }
 
 fn scenario(count: usize, budget: Duration) -> Scenario {
     let sources = Rc::new(Sources::new(count));
     let mut entrants = Entrants::default();
-    let task = Wait { sources: Rc::clone(&sources), budget };
-    backends::enter(&mut entrants, Which::All, Who::Bare, &task);
-    pollers::enter(&mut entrants, &task);
+    match sources.excuse() {
+        Some(why) => entrants.excuse(Who::Bare("poll"), why),
+        None => pollers::enter(&mut entrants, &Wait { sources, budget }),
+    }
     let all = Count::Exactly(count as u64);
     let cost = |name, about, count| Figure { name, about, unit: Unit::CpuTimeEach, count };
     Scenario {
@@ -51,13 +51,23 @@ fn scenario(count: usize, budget: Duration) -> Scenario {
             cost(
                 "modify",
                 "all are changed from level-triggered to one-shot (or, where there is no such \
-                 choice, to another token), and a wait of zero tells the kernel",
+                 choice, to the same again), and a wait of zero tells the kernel",
                 all,
             ),
             cost(
                 "wait",
                 "a wait that returns at once with the one source that is ready and stays so. \
                  mio has no level-triggered mode",
+                Count::AtLeast(BLOCK),
+            ),
+            cost(
+                "wait, 10 % active",
+                "the same with a tenth of the sources ready: CPU time for each that is reported",
+                Count::AtLeast(BLOCK),
+            ),
+            cost(
+                "wait, all active",
+                "the same with all sources ready: CPU time for each that is reported",
                 Count::AtLeast(BLOCK),
             ),
             cost(
@@ -87,96 +97,133 @@ struct Wait {
     budget: Duration,
 }
 
-impl OnBackend for Wait {
-    fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
-        self.on(Bare::new(make()?))
+impl OnPoller for Wait {
+    fn run<P: Poller>(&self, poller: P) -> io::Result<Sample> {
+        let sources = self.sources.open()?;
+        let mut waiting = Waiting { poller, sources, ready: Vec::new() };
+        let zero = Some(Duration::ZERO);
+
+        let register = waiting.timed(|poller, number, source| poller.add(number, source.raw()))?;
+        let modify = waiting.timed(|poller, number, source| {
+            poller.change(number, source.raw(), Interest::ReadOnce)
+        })?;
+        waiting
+            .timed(|poller, number, source| poller.change(number, source.raw(), Interest::Read))?;
+
+        let count = sources.len();
+        let mut waits = Vec::new();
+        for active in [1, count.div_ceil(10), count] {
+            let active = spread(count, active);
+            active.iter().try_for_each(|number| sources[*number].make_ready())?;
+            if !P::EDGE {
+                waiting.see_all(&active)?;
+            }
+            let wait = (!P::EDGE).then(|| self.repeated(active.len(), || waiting.wait(None)));
+            waits.push(wait.transpose()?);
+            active.iter().try_for_each(|number| sources[*number].make_quiet())?;
+            // What is seen no more may still be known to the poller.
+            while waiting.wait(zero)? > 0 {}
+        }
+        let middle = count / 2;
+        let turn = self.repeated(1, || {
+            sources[middle].make_ready()?;
+            let ready = waiting.wait(None)?;
+            sources[middle].make_quiet()?;
+            Ok(if waiting.ready == [middle] { ready } else { 0 })
+        })?;
+        let deregister =
+            waiting.timed(|poller, number, source| poller.remove(number, source.raw()))?;
+
+        let mut readings = vec![Some(register), Some(modify)];
+        readings.extend(waits);
+        readings.extend([Some(turn), Some(deregister)]);
+        Ok(Sample { readings, ..Sample::default() })
     }
 }
 
-impl Wait {
-    fn on<P: Poller>(&self, mut poller: P) -> io::Result<Sample> {
-        let (sources, active) = self.sources.open()?;
-        let zero = Some(Duration::ZERO);
+/// So many of the numbers below `count`, evenly spread.
+fn spread(count: usize, active: usize) -> Vec<usize> {
+    (0..active).map(|index| (2 * index + 1) * count / (2 * active)).collect()
+}
 
-        let register = timed(|| {
-            for (index, source) in sources.iter().enumerate() {
-                poller.register(index, source)?;
-            }
-            Ok(poller.wait(zero)? == 0)
-        });
-        let register = register.and_then(|reading| whole(reading, sources.len()))?;
+/// A poller and what it watches.
+struct Waiting<'a, P> {
+    poller: P,
+    sources: &'a [Source],
+    ready: Vec<usize>,
+}
 
-        let modify = timed(|| {
-            for (index, source) in sources.iter().enumerate() {
-                poller.modify_to_oneshot(index, source)?;
-            }
-            Ok(poller.wait(zero)? == 0)
-        });
-        let modify = modify.and_then(|reading| whole(reading, sources.len()))?;
-        for (index, source) in sources.iter().enumerate() {
-            poller.modify_to_level(index, source)?;
-        }
-        poller.wait(zero)?;
-
-        active.send()?;
-        let wait = P::LEVEL.then(|| self.repeated(|| poller.wait(None))).transpose()?;
-        active.receive()?;
-        // What is seen no more may still be known to the poller.
-        poller.wait(zero)?;
-        let turn = self.repeated(|| {
-            active.send()?;
-            let ready = poller.wait(None)?;
-            active.receive()?;
-            Ok(ready)
-        })?;
-
-        let deregister = timed(|| {
-            for (index, source) in sources.iter().enumerate() {
-                poller.deregister(index, source)?;
-            }
-            Ok(poller.wait(zero)? == 0)
-        });
-        let deregister = deregister.and_then(|reading| whole(reading, sources.len()))?;
-        Ok(Sample {
-            readings: vec![Some(register), Some(modify), wait, Some(turn), Some(deregister)],
-        })
+impl<P: Poller> Waiting<'_, P> {
+    /// Returns how many are ready.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        self.ready.clear();
+        self.poller.wait(timeout, &mut self.ready)?;
+        Ok(self.ready.len())
     }
 
-    /// Does it until the budget is spent. Counts the sources that were ready, of which
-    /// there must be one each time.
-    fn repeated(&self, mut once: impl FnMut() -> io::Result<usize>) -> io::Result<Reading> {
-        let (mut ready, mut times) = (0, 0);
+    /// Waits until all that are active, and no others, have been reported. One wait need not
+    /// report all.
+    fn see_all(&mut self, active: &[usize]) -> io::Result<()> {
+        let mut unseen: HashSet<usize> = active.iter().copied().collect();
+        let active = unseen.clone();
+        while !unseen.is_empty() {
+            self.wait(None)?;
+            for number in &self.ready {
+                if !active.contains(number) {
+                    return Err(wrong(format!("source {number} was reported, which is quiet")));
+                }
+                unseen.remove(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Times a change of all sources, and the wait that tells the kernel of it.
+    fn timed(
+        &mut self,
+        mut change: impl FnMut(&mut P, usize, &Source) -> io::Result<()>,
+    ) -> io::Result<Reading> {
+        let watch = Stopwatch::start();
+        for (number, source) in self.sources.iter().enumerate() {
+            change(&mut self.poller, number, source)?;
+        }
+        let reported = self.wait(Some(Duration::ZERO))?;
+        let reading = Reading { count: self.sources.len() as u64, spent: watch.spent() };
+        if reported != 0 {
+            return Err(wrong("a source was reported that nobody has made ready".into()));
+        }
+        Ok(reading)
+    }
+}
+
+fn wrong(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl Wait {
+    /// Does it until the budget is spent. Counts the sources that were reported: some of the
+    /// active ones each time.
+    fn repeated(
+        &self,
+        active: usize,
+        mut once: impl FnMut() -> io::Result<usize>,
+    ) -> io::Result<Reading> {
+        let mut count = 0;
         let until = process_cpu_time() + self.budget;
         let watch = Stopwatch::start();
         loop {
-            for _ in 0..BLOCK {
-                ready += once()?;
+            let next = count + BLOCK;
+            while count < next {
+                let reported = once()?;
+                if reported == 0 || reported > active {
+                    return Err(wrong(format!("{active} are active, {reported} were reported")));
+                }
+                count += reported as u64;
             }
-            times += BLOCK;
             if process_cpu_time() >= until {
                 break;
             }
         }
-        let spent = watch.spent();
-        if ready as u64 != times {
-            let why = format!("{times} waits for one active source reported {ready}");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        Ok(Reading { count: times, spent })
+        Ok(Reading { count, spent: watch.spent() })
     }
-}
-
-fn timed(change: impl FnOnce() -> io::Result<bool>) -> io::Result<(bool, Reading)> {
-    let watch = Stopwatch::start();
-    let quiet = change()?;
-    Ok((quiet, Reading { count: 0, spent: watch.spent() }))
-}
-
-/// The reading of `count` changes after which nothing was reported.
-fn whole((quiet, reading): (bool, Reading), count: usize) -> io::Result<Reading> {
-    if !quiet {
-        let why = "a source was reported to which nobody has sent";
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-    }
-    Ok(Reading { count: count as u64, ..reading })
 }

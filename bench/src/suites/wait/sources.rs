@@ -1,33 +1,19 @@
-//! Many sockets, one of them active.
+//! Many sources, of which as many are active as one likes.
 
 use std::cell::OnceCell;
 use std::io;
 
-#[cfg(unix)]
-pub(super) use std::os::unix::net::UnixDatagram as Socket;
+use poll_core::RawSource;
 
-#[cfg(not(unix))]
-pub(super) use std::net::UdpSocket as Socket;
+/// Descriptors that the process needs besides the sources.
+const OTHERS: usize = 100;
 
-/// Sockets, opened by the first who needs them and closed with their scenario: the
-/// others' descriptors must not stand in their way.
+/// Sources, opened by the first who needs them and closed with their scenario: the others'
+/// descriptors must not stand in their way.
 #[derive(Debug)]
 pub(super) struct Sources {
     count: usize,
-    opened: OnceCell<Opened>,
-}
-
-#[derive(Debug)]
-struct Opened {
-    sockets: Vec<Socket>,
-    active: Active,
-}
-
-/// The socket that is made ready.
-#[derive(Debug)]
-pub(super) struct Active {
-    sender: Socket,
-    receiver: Socket,
+    opened: OnceCell<Vec<Source>>,
 }
 
 impl Sources {
@@ -35,73 +21,90 @@ impl Sources {
         Sources { count, opened: OnceCell::new() }
     }
 
-    /// All sockets, and the one that is active among them.
-    pub(super) fn open(&self) -> io::Result<(&[Socket], &Active)> {
-        let opened = match self.opened.get() {
-            Some(opened) => opened,
-            None => {
-                let opened = Opened::new(self.count)?;
-                self.opened.get_or_init(|| opened)
-            }
-        };
-        Ok((&opened.sockets, &opened.active))
+    /// Why there cannot be so many, if so.
+    pub(super) fn excuse(&self) -> Option<String> {
+        let limit = crate::limits::descriptors();
+        (limit < self.count + OTHERS)
+            .then(|| format!("{} sources need more than {limit} descriptors", self.count))
     }
-}
 
-impl Opened {
-    /// One descriptor a source, without gaps, so that `select` looks at no more bits than
-    /// it has to.
-    fn new(count: usize) -> io::Result<Opened> {
-        let (sender, middle) = pair()?;
-        let receiver = middle.try_clone()?;
-        let mut sockets = Vec::with_capacity(count);
-        let mut middle = Some(middle);
-        for index in 0..count {
-            let active = if index == count / 2 { middle.take() } else { None };
-            sockets.push(active.map_or_else(quiet, Ok).map_err(|error| explained(error, count))?);
+    /// All sources, none active.
+    pub(super) fn open(&self) -> io::Result<&[Source]> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
         }
-        Ok(Opened { sockets, active: Active { sender, receiver } })
+        let explained = |error: io::Error| {
+            let why = format!("{} sources: {error} (see 'ulimit -n')", self.count);
+            io::Error::new(error.kind(), why)
+        };
+        let opened = (0..self.count).map(|_| Source::new()).collect::<io::Result<Vec<_>>>();
+        Ok(self.opened.get_or_init({
+            let opened = opened.map_err(explained)?;
+            || opened
+        }))
     }
 }
 
-/// Two connected sockets. The second does not block.
-#[cfg(unix)]
-fn pair() -> io::Result<(Socket, Socket)> {
-    let (sender, receiver) = Socket::pair()?;
-    receiver.set_nonblocking(true)?;
-    Ok((sender, receiver))
-}
+#[cfg(target_os = "linux")]
+pub(super) use eventfd::Source;
 
-#[cfg(not(unix))]
-fn pair() -> io::Result<(Socket, Socket)> {
-    let (sender, receiver) = (Socket::bind("127.0.0.1:0")?, Socket::bind("127.0.0.1:0")?);
-    sender.connect(receiver.local_addr()?)?;
-    receiver.set_nonblocking(true)?;
-    Ok((sender, receiver))
-}
+#[cfg(not(target_os = "linux"))]
+pub(super) use socket::Source;
 
-/// A socket to which nobody can send.
-#[cfg(unix)]
-fn quiet() -> io::Result<Socket> {
-    Socket::unbound()
-}
+#[cfg(target_os = "linux")]
+mod eventfd {
+    use super::*;
+    use crate::pollers::epoll::EventFd;
 
-#[cfg(not(unix))]
-fn quiet() -> io::Result<Socket> {
-    Socket::bind("127.0.0.1:0")
-}
+    /// The smallest thing that can be made ready: an eventfd.
+    #[derive(Debug)]
+    pub(in super::super) struct Source(EventFd);
 
-fn explained(error: io::Error, count: usize) -> io::Error {
-    let why = format!("{count} sockets: {error} (see 'ulimit -n')");
-    io::Error::new(error.kind(), why)
-}
+    impl Source {
+        pub(super) fn new() -> io::Result<Source> {
+            EventFd::new().map(Source)
+        }
 
-impl Active {
-    pub(super) fn send(&self) -> io::Result<()> {
-        self.sender.send(&[1]).map(drop)
+        pub(in super::super) fn raw(&self) -> RawSource {
+            RawSource::of(&self.0)
+        }
+
+        pub(in super::super) fn make_ready(&self) -> io::Result<()> {
+            self.0.ring()
+        }
+
+        pub(in super::super) fn make_quiet(&self) -> io::Result<()> {
+            self.0.clear()
+        }
     }
+}
 
-    pub(super) fn receive(&self) -> io::Result<()> {
-        self.receiver.recv(&mut [0]).map(drop)
+#[cfg(not(target_os = "linux"))]
+mod socket {
+    use super::*;
+    use std::net::UdpSocket;
+
+    /// A socket that sends to itself.
+    #[derive(Debug)]
+    pub(in super::super) struct Source(UdpSocket);
+
+    impl Source {
+        pub(super) fn new() -> io::Result<Source> {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.connect(socket.local_addr()?)?;
+            Ok(Source(socket))
+        }
+
+        pub(in super::super) fn raw(&self) -> RawSource {
+            RawSource::of(&self.0)
+        }
+
+        pub(in super::super) fn make_ready(&self) -> io::Result<()> {
+            self.0.send(&[1]).map(drop)
+        }
+
+        pub(in super::super) fn make_quiet(&self) -> io::Result<()> {
+            self.0.recv(&mut [0]).map(drop)
+        }
     }
 }

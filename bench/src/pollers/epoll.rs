@@ -3,6 +3,11 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use poll_core::RawSource;
+
+use super::{Interest, Poller, check, milliseconds, uninterrupted};
 
 /// How many events one wait takes: as many as `poll-epoll` does.
 const BATCH: usize = 1024;
@@ -38,17 +43,40 @@ impl Epoll {
     }
 
     /// Waits; returns how many are ready. Waits again if a signal comes in between.
-    pub(crate) fn wait(&mut self, timeout_ms: c_int) -> io::Result<usize> {
+    pub(crate) fn wait_ms(&mut self, timeout_ms: c_int) -> io::Result<usize> {
         let (events, fd) = (self.events.as_mut_ptr(), self.fd.as_raw_fd());
-        loop {
-            // SAFETY: there is room for that many events.
-            let ready = unsafe { libc::epoll_wait(fd, events, BATCH as c_int, timeout_ms) };
-            match check(ready) {
-                Ok(ready) => return Ok(ready as usize),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        // SAFETY: there is room for that many events.
+        uninterrupted(|| unsafe { libc::epoll_wait(fd, events, BATCH as c_int, timeout_ms) })
+    }
+
+    /// The data and flags of what the last wait has found.
+    pub(crate) fn found(&self, count: usize) -> impl Iterator<Item = (u64, c_int)> {
+        self.events[..count].iter().map(|event| (event.u64, event.events as c_int))
+    }
+}
+
+impl Poller for Epoll {
+    fn add(&mut self, number: usize, source: RawSource) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, source.fd(), libc::EPOLLIN, number as u64)
+    }
+
+    fn change(&mut self, number: usize, source: RawSource, interest: Interest) -> io::Result<()> {
+        let flags = match interest {
+            Interest::Read => libc::EPOLLIN,
+            Interest::Write => libc::EPOLLOUT,
+            Interest::ReadOnce => libc::EPOLLIN | libc::EPOLLONESHOT,
+        };
+        self.control(libc::EPOLL_CTL_MOD, source.fd(), flags, number as u64)
+    }
+
+    fn remove(&mut self, _: usize, source: RawSource) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, source.fd(), 0, 0)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<usize>) -> io::Result<()> {
+        let count = self.wait_ms(milliseconds(timeout))?;
+        ready.extend(self.found(count).map(|(data, _)| data as usize));
+        Ok(())
     }
 }
 
@@ -87,8 +115,4 @@ impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
-}
-
-fn check(result: c_int) -> io::Result<c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,0 +1,156 @@
+//! Requests that are answered with themselves, a fixed number of them in flight.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+
+use super::connection::Connection;
+use super::{Outcome, SILENCE_MS, Watch, Window, connect, silent};
+use crate::latencies::Latencies;
+use crate::pollers::Epoll;
+use crate::process::ServerProcess;
+
+const BUFFER: usize = 256 * 1024;
+
+/// What the clients do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Echo {
+    pub(crate) connections: usize,
+    /// The size of a request.
+    pub(crate) bytes: usize,
+    /// How many of each connection's requests are in flight.
+    pub(crate) depth: usize,
+    /// Each connection does at least this many.
+    pub(crate) least: u64,
+}
+
+/// Loads the server for the window.
+pub(crate) fn echo(server: &ServerProcess, plan: Echo, window: Window) -> io::Result<Outcome> {
+    let mut clients = Clients::connect(server, plan, window.check)?;
+    clients.run_until(|clients, begun| {
+        begun.elapsed() >= window.warm_up && clients.slowest() >= plan.least
+    })?;
+    clients.latencies.clear();
+    let before = clients.answered;
+    let watch = Watch::start(server)?;
+    clients.run_until(|clients, begun| {
+        begun.elapsed() >= window.measured && clients.answered > before
+    })?;
+    let spent = watch.spent(server)?;
+    let count = clients.answered - before;
+    let latencies = std::mem::take(&mut clients.latencies);
+    if window.check {
+        clients.settle()?;
+    }
+    Ok(Outcome { count, spent, latencies })
+}
+
+/// Connections with requests in flight.
+struct Clients {
+    epoll: Epoll,
+    plan: Echo,
+    check: bool,
+    /// When all times began.
+    epoch: Instant,
+    connections: Vec<Connection>,
+    buffer: Vec<u8>,
+    answered: u64,
+    /// No new requests.
+    settling: bool,
+    latencies: Latencies,
+}
+
+impl Clients {
+    /// Connects, and sends the first requests.
+    fn connect(server: &ServerProcess, plan: Echo, check: bool) -> io::Result<Clients> {
+        let epoll = Epoll::new()?;
+        let mut connections = Vec::with_capacity(plan.connections);
+        for number in 0..plan.connections {
+            let stream = connect(server.address())?;
+            stream.set_nonblocking(true)?;
+            let fd = stream.as_raw_fd();
+            epoll.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN, number as u64)?;
+            connections.push(Connection::new(stream, number));
+        }
+        let mut clients = Clients {
+            epoll,
+            plan,
+            check,
+            epoch: Instant::now(),
+            connections,
+            buffer: vec![0; BUFFER],
+            answered: 0,
+            settling: false,
+            latencies: Latencies::default(),
+        };
+        for number in 0..plan.connections {
+            let now_ns = clients.epoch.elapsed().as_nanos() as u64;
+            for _ in 0..plan.depth {
+                clients.connections[number].request(plan.bytes, now_ns);
+            }
+            clients.flush(number)?;
+        }
+        Ok(clients)
+    }
+
+    fn slowest(&self) -> u64 {
+        self.connections.iter().map(|one| one.answered).min().unwrap_or(0)
+    }
+
+    /// Goes on until `over` says so, which is given when this began.
+    fn run_until(&mut self, over: impl Fn(&Clients, Instant) -> bool) -> io::Result<()> {
+        let begun = Instant::now();
+        let mut ready = Vec::new();
+        while !over(self, begun) {
+            let count = self.epoll.wait_ms(SILENCE_MS)?;
+            if count == 0 {
+                return Err(silent());
+            }
+            ready.clear();
+            ready.extend(self.epoll.found(count));
+            for &(number, flags) in &ready {
+                self.go_on(number as usize, flags)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on(&mut self, number: usize, flags: i32) -> io::Result<()> {
+        let Echo { bytes, .. } = self.plan;
+        let connection = &mut self.connections[number];
+        let mut new = 0;
+        if flags & !libc::EPOLLOUT != 0 {
+            let clock = (self.epoch, &mut self.latencies);
+            new = connection.receive(&mut self.buffer, bytes, self.check, clock)?;
+            self.answered += new as u64;
+        }
+        if new > 0 && !self.settling {
+            let now_ns = self.epoch.elapsed().as_nanos() as u64;
+            for _ in 0..new {
+                connection.request(bytes, now_ns);
+            }
+        }
+        if (new > 0 && !connection.is_blocked) || flags & libc::EPOLLOUT != 0 {
+            self.flush(number)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, number: usize) -> io::Result<()> {
+        let connection = &mut self.connections[number];
+        let before = connection.is_blocked;
+        connection.flush()?;
+        if connection.is_blocked != before {
+            let out = if connection.is_blocked { libc::EPOLLOUT } else { 0 };
+            let fd = connection.stream.as_raw_fd();
+            self.epoll.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLIN | out, number as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answers to all that was sent: not a byte more or less.
+    fn settle(&mut self) -> io::Result<()> {
+        self.settling = true;
+        self.run_until(|clients, _| clients.connections.iter().all(Connection::is_settled))
+    }
+}

@@ -1,0 +1,52 @@
+//! A backend of ours, through the trait alone.
+
+use std::io;
+use std::time::Duration;
+
+use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+
+use super::{Interest, Poller};
+
+/// A backend behind the trait.
+#[derive(Debug)]
+pub(crate) struct Bare<B> {
+    backend: B,
+    events: Vec<Event>,
+}
+
+impl<B: Backend> Bare<B> {
+    pub(crate) fn new(backend: B) -> Bare<B> {
+        Bare { backend, events: Vec::new() }
+    }
+}
+
+fn token(number: usize) -> Token {
+    Token::new(number as u32, 0)
+}
+
+impl<B: Backend> Poller for Bare<B> {
+    fn add(&mut self, number: usize, source: RawSource) -> io::Result<()> {
+        // SAFETY: a poller's sources stay open until they are removed or it is gone.
+        unsafe { self.backend.register(token(number), source, Ready::READ, Mode::Level) }
+    }
+
+    fn change(&mut self, number: usize, _: RawSource, interest: Interest) -> io::Result<()> {
+        let (ready, mode) = match interest {
+            Interest::Read => (Ready::READ, Mode::Level),
+            Interest::Write => (Ready::WRITE, Mode::Level),
+            Interest::ReadOnce => (Ready::READ, Mode::Oneshot),
+        };
+        self.backend.modify(token(number), ready, mode)
+    }
+
+    fn remove(&mut self, number: usize, _: RawSource) -> io::Result<()> {
+        self.backend.deregister(token(number))
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<usize>) -> io::Result<()> {
+        self.events.clear();
+        self.backend.wait(timeout, &mut self.events)?;
+        ready.extend(self.events.iter().map(|event| event.token().index() as usize));
+        Ok(())
+    }
+}

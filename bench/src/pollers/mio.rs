@@ -1,0 +1,53 @@
+//! The crate `mio`: edge-triggered always, and never one-shot.
+
+use std::io;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest as Flags, Poll, Token};
+use poll_core::RawSource;
+
+use super::{Interest, Poller};
+
+#[derive(Debug)]
+pub(crate) struct Mio {
+    poll: Poll,
+    events: Events,
+}
+
+impl Mio {
+    pub(crate) fn new() -> io::Result<Mio> {
+        Ok(Mio { poll: Poll::new()?, events: Events::with_capacity(1024) })
+    }
+}
+
+impl Poller for Mio {
+    const EDGE: bool = true;
+
+    fn add(&mut self, number: usize, source: RawSource) -> io::Result<()> {
+        let (source, token) = (source.fd(), Token(number));
+        self.poll.registry().register(&mut SourceFd(&source), token, Flags::READABLE)
+    }
+
+    fn change(&mut self, number: usize, source: RawSource, interest: Interest) -> io::Result<()> {
+        let flags = match interest {
+            Interest::Read | Interest::ReadOnce => Flags::READABLE,
+            Interest::Write => Flags::WRITABLE,
+        };
+        let (source, token) = (source.fd(), Token(number));
+        self.poll.registry().reregister(&mut SourceFd(&source), token, flags)
+    }
+
+    fn remove(&mut self, _: usize, source: RawSource) -> io::Result<()> {
+        self.poll.registry().deregister(&mut SourceFd(&source.fd()))
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<usize>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        ready.extend(self.events.iter().map(|event| event.token().0));
+        Ok(())
+    }
+}

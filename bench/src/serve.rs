@@ -1,0 +1,52 @@
+//! `bench serve`: a server for other people's tools.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener};
+
+use uv_core::backends::Auto;
+
+use crate::servers::{self, Service};
+
+/// Serves until killed.
+///
+/// # Errors
+///
+/// If the port is taken, and whatever ends a server.
+pub(crate) fn serve(
+    service: Service,
+    backend: Option<&str>,
+    who: Option<&str>,
+    port: u16,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    crate::limits::descriptors();
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("port {port}: {error}"));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(named)?;
+    let address = listener.local_addr()?;
+    let mut tell = |who: &str| {
+        writeln!(out, "{}: {who} on {address}", service.name()).and_then(|()| out.flush())
+    };
+    if let Some(who) = who {
+        tell(who)?;
+        return servers::serve(who, service, listener);
+    }
+    let backend = match backend {
+        Some(name) => Auto::named(name)?,
+        None => Auto::new()?,
+    };
+    tell(&format!("uv-core {}", backend.name()))?;
+    on(backend, listener, service)
+}
+
+/// The backend itself, not `Auto`, is under the loop: it is to be measured.
+fn on(backend: Auto, listener: TcpListener, service: Service) -> io::Result<()> {
+    match backend {
+        #[cfg(target_os = "linux")]
+        Auto::Epoll(backend) => servers::core::serve(backend, listener, service),
+        #[cfg(target_os = "linux")]
+        Auto::Uring(backend) => servers::core::serve(backend, listener, service),
+        Auto::Poll(backend) => servers::core::serve(backend, listener, service),
+        Auto::Select(backend) => servers::core::serve(backend, listener, service),
+        backend => servers::core::serve(backend, listener, service),
+    }
+}

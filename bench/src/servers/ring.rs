@@ -1,0 +1,246 @@
+//! io_uring by hand, with all it has: one accept for all connections, one receive for each
+//! connection, and buffers that the kernel takes as data arrives and that are sent from.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::squeue::Entry;
+use io_uring::types::{BufRingEntry, Fd};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+
+use super::readiness::set_nodelay;
+use super::{READ_SIZE, Service};
+
+const ENTRIES: u32 = 4_096;
+/// A power of two, as the kernel wants it. Small enough to stay near the processor.
+const BUFFERS: u16 = 256;
+const GROUP: u16 = 0;
+
+/// What an operation is about: its number is this and a descriptor.
+const ACCEPT: u64 = 0;
+const RECEIVE: u64 = 1;
+const SEND: u64 = 2;
+const CLOSE: u64 = 3;
+
+#[derive(Default)]
+struct Connection {
+    /// Filled buffers and their lengths, in order. The first is being sent.
+    filled: VecDeque<(u16, u32)>,
+    /// How much of the first was sent.
+    sent: u32,
+    is_open: bool,
+    is_receiving: bool,
+}
+
+struct Server {
+    ring: IoUring,
+    buffers: Buffers,
+    service: Service,
+    connections: Vec<Connection>,
+    /// Those that found no buffer.
+    starved: Vec<RawFd>,
+}
+
+pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_coop_taskrun()
+        .setup_defer_taskrun()
+        .setup_cqsize(4 * ENTRIES)
+        .build(ENTRIES)?;
+    let buffers = Buffers::new(&ring)?;
+    let (connections, starved) = (Vec::new(), Vec::new());
+    let mut server = Server { ring, buffers, service, connections, starved };
+    let listening = listener.as_raw_fd();
+    server.accept(listening)?;
+    let mut done = Vec::new();
+    loop {
+        match server.ring.submit_and_wait(1) {
+            // A signal, or a full completion queue, which is emptied now.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
+            result => drop(result?),
+        }
+        done.extend(
+            server
+                .ring
+                .completion()
+                .map(|entry| (entry.user_data(), entry.result(), entry.flags())),
+        );
+        for (data, result, flags) in done.drain(..) {
+            let fd = (data >> 8) as RawFd;
+            match data & 0xff {
+                ACCEPT => server.accepted(listening, result, flags)?,
+                RECEIVE => server.received(fd, result, flags)?,
+                SEND => server.sent(fd, result)?,
+                _ => {}
+            }
+        }
+        for fd in std::mem::take(&mut server.starved) {
+            server.receive(fd)?;
+        }
+    }
+}
+
+impl Server {
+    fn push(&mut self, entry: Entry, what: u64, fd: RawFd) -> io::Result<()> {
+        let entry = entry.user_data(what | (fd as u64) << 8);
+        loop {
+            // SAFETY: what the operations use is the server's, which is never dropped while
+            // they run.
+            let pushed: Result<(), squeue::PushError> =
+                unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_ok() {
+                return Ok(());
+            }
+            self.ring.submit()?;
+        }
+    }
+
+    fn accept(&mut self, listening: RawFd) -> io::Result<()> {
+        let entry = opcode::AcceptMulti::new(Fd(listening)).flags(libc::SOCK_CLOEXEC).build();
+        self.push(entry, ACCEPT, listening)
+    }
+
+    fn accepted(&mut self, listening: RawFd, result: i32, flags: u32) -> io::Result<()> {
+        if !cqueue::more(flags) {
+            self.accept(listening)?;
+        }
+        if result < 0 {
+            return Ok(());
+        }
+        set_nodelay(result);
+        let number = result as usize;
+        self.connections.resize_with(self.connections.len().max(number + 1), Connection::default);
+        self.connections[number].is_open = true;
+        self.receive(result)
+    }
+
+    fn receive(&mut self, fd: RawFd) -> io::Result<()> {
+        self.connections[fd as usize].is_receiving = true;
+        self.push(opcode::RecvMulti::new(Fd(fd), GROUP).build(), RECEIVE, fd)
+    }
+
+    fn received(&mut self, fd: RawFd, result: i32, flags: u32) -> io::Result<()> {
+        let connection = &mut self.connections[fd as usize];
+        connection.is_receiving = cqueue::more(flags);
+        if let (Some(buffer), 1..) = (cqueue::buffer_select(flags), result) {
+            match self.service {
+                Service::Sink => self.buffers.give_back(buffer),
+                Service::Echo => {
+                    connection.filled.push_back((buffer, result as u32));
+                    if connection.filled.len() == 1 {
+                        self.send(fd)?;
+                    }
+                }
+            }
+            if !cqueue::more(flags) {
+                self.receive(fd)?;
+            }
+        } else if result == -libc::ENOBUFS {
+            self.starved.push(fd);
+        } else if !cqueue::more(flags) {
+            connection.is_open = false;
+        }
+        self.close_if_over(fd)
+    }
+
+    fn send(&mut self, fd: RawFd) -> io::Result<()> {
+        let connection = &self.connections[fd as usize];
+        let Some((buffer, length)) = connection.filled.front() else { return Ok(()) };
+        let start = self.buffers.start(*buffer).wrapping_add(connection.sent as usize);
+        let entry = opcode::Send::new(Fd(fd), start, length - connection.sent).build();
+        self.push(entry, SEND, fd)
+    }
+
+    fn sent(&mut self, fd: RawFd, result: i32) -> io::Result<()> {
+        let connection = &mut self.connections[fd as usize];
+        if result < 0 {
+            // The peer is gone: so is what was for it.
+            connection.is_open = false;
+            connection.sent = 0;
+            for (buffer, _) in connection.filled.drain(..) {
+                self.buffers.give_back(buffer);
+            }
+            return self.close_if_over(fd);
+        }
+        connection.sent += result as u32;
+        if let Some((buffer, length)) = connection.filled.front()
+            && connection.sent == *length
+        {
+            self.buffers.give_back(*buffer);
+            connection.filled.pop_front();
+            connection.sent = 0;
+        }
+        self.send(fd)?;
+        self.close_if_over(fd)
+    }
+
+    /// Closes a connection that has ended, once nothing of it is in flight.
+    fn close_if_over(&mut self, fd: RawFd) -> io::Result<()> {
+        let connection = &self.connections[fd as usize];
+        let in_flight = connection.is_receiving || !connection.filled.is_empty();
+        if connection.is_open || in_flight || self.starved.contains(&fd) {
+            return Ok(());
+        }
+        self.connections[fd as usize] = Connection::default();
+        self.push(opcode::Close::new(Fd(fd)).build(), CLOSE, fd)
+    }
+}
+
+/// Buffers that the kernel takes and the server gives back.
+struct Buffers {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    tail: u16,
+}
+
+impl Buffers {
+    fn new(ring: &IoUring) -> io::Result<Buffers> {
+        let entries = map(usize::from(BUFFERS) * size_of::<BufRingEntry>())?;
+        let memory = map(usize::from(BUFFERS) * READ_SIZE)?;
+        let mut buffers = Buffers { entries: entries.cast(), memory: memory.cast(), tail: 0 };
+        for buffer in 0..BUFFERS {
+            buffers.give_back(buffer);
+        }
+        // SAFETY: the entries are never unmapped.
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(entries as u64, BUFFERS, GROUP, 0)
+        }?;
+        Ok(buffers)
+    }
+
+    fn start(&self, buffer: u16) -> *const u8 {
+        self.memory.wrapping_add(usize::from(buffer) * READ_SIZE)
+    }
+
+    fn give_back(&mut self, buffer: u16) {
+        let address = self.start(buffer) as u64;
+        let place = usize::from(self.tail & (BUFFERS - 1));
+        let entry = self.entries.wrapping_add(place);
+        // SAFETY: that many entries are mapped, and the kernel does not look at this one
+        // before the tail has moved past it.
+        let entry = unsafe { &mut *entry };
+        entry.set_addr(address);
+        entry.set_len(READ_SIZE as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: the entries are the start of the ring.
+        let tail = unsafe { BufRingEntry::tail(self.entries) };
+        // SAFETY: aligned and mapped; shared with the kernel, hence atomic.
+        let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+}
+
+/// Pages of zeros, for ever.
+fn map(bytes: usize) -> io::Result<*mut libc::c_void> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let pages = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if pages == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(pages) }
+}
