@@ -30,7 +30,11 @@ pub unsafe trait IoBuf: 'static {
     fn piece(&self, index: usize) -> &[u8];
 }
 
-/// Memory that a read may own and fill: `Vec<u8>` up to its length, `Box<[u8]>`.
+/// Memory that a read may own and fill: `Vec<u8>` up to its length, `Box<[u8]>`, or a `Vec`,
+/// an array or a boxed slice of such.
+///
+/// A read of a file fills the pieces of such a list one after the other; one of a stream
+/// fills the first that has room.
 ///
 /// # Safety
 ///
@@ -39,6 +43,16 @@ pub unsafe trait IoBuf: 'static {
 pub unsafe trait IoBufMut: 'static {
     /// The memory to fill.
     fn memory(&mut self) -> &mut [u8];
+
+    /// How many pieces there are.
+    fn pieces(&self) -> usize {
+        1
+    }
+
+    /// A piece; those beyond the last are empty.
+    fn piece_mut(&mut self, index: usize) -> &mut [u8] {
+        if index == 0 { self.memory() } else { &mut [] }
+    }
 }
 
 macro_rules! one_piece {
@@ -105,6 +119,39 @@ macro_rules! many_pieces {
 }
 
 many_pieces! {
+    Vec<T>;
+    Box<[T]>;
+    [T; N], const N;
+}
+
+macro_rules! many_pieces_to_fill {
+    ($($type:ty $(, const $n:ident)?;)*) => {$(
+        // SAFETY: where the pieces are is up to the buffers, which stay as they are.
+        unsafe impl<T: IoBufMut $(, const $n: usize)?> IoBufMut for $type {
+            fn memory(&mut self) -> &mut [u8] {
+                let mut memories = self.iter_mut().map(T::memory);
+                memories.find(|memory| !memory.is_empty()).unwrap_or_default()
+            }
+
+            fn pieces(&self) -> usize {
+                self.iter().map(T::pieces).sum()
+            }
+
+            fn piece_mut(&mut self, mut index: usize) -> &mut [u8] {
+                for buf in self.iter_mut() {
+                    let pieces = buf.pieces();
+                    if index < pieces {
+                        return buf.piece_mut(index);
+                    }
+                    index -= pieces;
+                }
+                &mut []
+            }
+        }
+    )*};
+}
+
+many_pieces_to_fill! {
     Vec<T>;
     Box<[T]>;
     [T; N], const N;

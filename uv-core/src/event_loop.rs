@@ -18,6 +18,7 @@ use crate::handles::{
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
+use crate::operations::Asker;
 use crate::pool::{Home, Pool};
 use crate::requests::Works;
 use crate::sources::Owner;
@@ -79,6 +80,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) backend: B,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) sources: Arena<Owner>,
+    pub(crate) operations: Arena<Asker>,
     pub(crate) timers: Timers<B>,
     pub(crate) watchers: [Watchers<B>; 3],
     pub(crate) asyncs: Asyncs<B>,
@@ -141,6 +143,7 @@ impl<B: Backend> Loop<B> {
             backend,
             notifier: Arc::clone(&notifier),
             sources: Arena::default(),
+            operations: Arena::default(),
             timers: Timers::new(),
             watchers: [Watchers::default(), Watchers::default(), Watchers::default()],
             asyncs: Asyncs::default(),
@@ -205,8 +208,8 @@ impl<B: Backend> Loop<B> {
         self.run_watchers(Phase::Idle);
         self.run_watchers(Phase::Prepare);
         let timeout = match mode {
-            RunMode::Default => self.backend_timeout(),
-            RunMode::Once if may_block => self.backend_timeout(),
+            RunMode::Default => self.poll_timeout(),
+            RunMode::Once if may_block => self.poll_timeout(),
             RunMode::Once | RunMode::NoWait => Some(Duration::ZERO),
         };
         self.poll(timeout)?;
@@ -277,6 +280,11 @@ impl<B: Backend> Loop<B> {
     /// For embedding: wait on [`raw_fd`](Loop::raw_fd) for this long in another loop, then
     /// run this one with [`RunMode::NoWait`].
     pub fn backend_timeout(&mut self) -> Option<Duration> {
+        // What the backend has not been given yet, it is given by the next run.
+        if self.works.has_lent() { Some(Duration::ZERO) } else { self.poll_timeout() }
+    }
+
+    fn poll_timeout(&mut self) -> Option<Duration> {
         let may_block = !self.stopped
             && self.has_active()
             && self.pending.is_empty()
@@ -438,6 +446,7 @@ impl<B: Backend> Loop<B> {
         }
         self.events.clear();
         self.handled = 0;
+        self.submit_lent();
         let _blocked = self.block_sigprof.then(sys::SigprofBlocked::new);
         let measures = blocks && self.meters.measures_idle_time();
         if measures {
@@ -463,7 +472,9 @@ impl<B: Backend> Loop<B> {
                     Some(&Owner::Udp(udp)) => self.udp_ready(udp, ready),
                     None => {} // Closed by a callback of the same batch.
                 },
-                Event::Done { .. } => {} // No handle submits operations yet.
+                Event::Done { token, result, more, .. } => {
+                    self.operation_done(token, result, more);
+                }
             }
         }
         // One note at a time: a panic leaves the others.

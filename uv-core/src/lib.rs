@@ -39,11 +39,12 @@
 //! | signals | [`Signal`] |
 //! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
 //! | secrets | [`Loop::random`], [`random`] |
+//! | files | [`fs`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Not here yet: terminals, processes, the file system and its watchers. Sockets
-//! work by readiness on every backend, also where the backend could perform operations.
+//! Not here yet: terminals, processes, watchers of files. Sockets work by readiness on every
+//! backend, also where the backend could perform operations.
 //!
 //! # Behaviour
 //!
@@ -62,10 +63,12 @@ mod callback;
 pub mod dns;
 mod error;
 mod event_loop;
+pub mod fs;
 mod handles;
 mod mailbox;
 mod metrics;
 mod notify;
+mod operations;
 mod pool;
 mod queue;
 pub mod random;

@@ -12,6 +12,14 @@
 //!
 //! Two hold a job: the loop whose request it is, and the pool until it has been taken
 //! from the queue and handed back. The last to let go frees it, or uses it again.
+//!
+//! A job that is a [`Task`] keeps it in its room all the time, whatever its state. Instead of
+//! the pool the backend may perform it; then the loop alone holds the job:
+//!
+//! ```text
+//!             the backend takes it
+//!   LENT ───────────────────────▶ SUBMITTED ──▶ (the loop takes the task out)
+//! ```
 
 #![allow(unsafe_code)]
 
@@ -25,13 +33,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::thread;
 
-use poll_core::Token;
+use poll_core::{Op, Token};
 
 use super::home::Home;
 use super::queue::Lane;
+use super::task::{Running, Task};
 
-/// Where a closure or its result lives: twelve words.
-type Room = MaybeUninit<[usize; 12]>;
+/// Where a closure or its result lives, or a task: as large as one that asks about a file.
+type Room = MaybeUninit<[usize; 44]>;
 
 /// True if a `V` lives in the room itself; else its box does.
 const fn fits<V>() -> bool {
@@ -68,12 +77,100 @@ unsafe fn take<V>(room: *mut Room) -> V {
     }
 }
 
+/// Where the value in a room is.
+///
+/// # Safety
+///
+/// `room` is valid and holds a `V` that [`put`] put there.
+unsafe fn place<V>(room: *mut Room) -> *mut V {
+    if fits::<V>() {
+        return room.cast();
+    }
+    // SAFETY: the caller's promise: a box of a `V` is in the room.
+    unsafe { room.cast::<*mut V>().read() }
+}
+
 /// What can be done with a job whose types are forgotten.
 struct Deeds {
-    /// Replaces the closure by its result.
+    /// Replaces the closure by its result; does the task.
     run: unsafe fn(*mut Room),
-    drop_closure: unsafe fn(*mut Room),
-    drop_result: unsafe fn(*mut Room),
+    /// Drops the closure; leaves the task.
+    cancel: unsafe fn(*mut Room),
+    /// Drops what is left in the room, after the job has run or if it never will.
+    drop_done: unsafe fn(*mut Room),
+    drop_undone: unsafe fn(*mut Room),
+    op: unsafe fn(*mut Room) -> Option<Op>,
+    submitted: unsafe fn(*mut Room),
+    step: unsafe fn(*mut Room, Result<usize, i32>) -> bool,
+}
+
+impl Deeds {
+    /// Those of a closure that no backend performs.
+    const fn of_closure<W: FnOnce() -> T, T>() -> Deeds {
+        Deeds {
+            run: run::<W, T>,
+            cancel: drop_in_room::<W>,
+            drop_done: drop_in_room::<thread::Result<T>>,
+            drop_undone: leave,
+            op: no_op,
+            submitted: leave,
+            step: no_step,
+        }
+    }
+
+    const fn of_task<A: Task>() -> Deeds {
+        Deeds {
+            run: run_task::<A>,
+            cancel: leave,
+            drop_done: drop_in_room::<Running<A>>,
+            drop_undone: drop_in_room::<Running<A>>,
+            op: op::<A>,
+            submitted: submitted::<A>,
+            step: step::<A>,
+        }
+    }
+}
+
+/// Does nothing.
+unsafe fn leave(_room: *mut Room) {}
+
+unsafe fn no_op(_room: *mut Room) -> Option<Op> {
+    None
+}
+
+unsafe fn no_step(_room: *mut Room, _result: Result<usize, i32>) -> bool {
+    true
+}
+
+/// # Safety
+///
+/// The room holds a `Running<A>`, and is the caller's alone. So for the next three.
+unsafe fn run_task<A: Task>(room: *mut Room) {
+    // SAFETY: the caller's promise.
+    let running = unsafe { place::<Running<A>>(room) };
+    // SAFETY: the caller's promise.
+    unsafe { &mut *running }.run();
+}
+
+unsafe fn op<A: Task>(room: *mut Room) -> Option<Op> {
+    // SAFETY: the caller's promise.
+    let running = unsafe { place::<Running<A>>(room) };
+    // SAFETY: the caller's promise.
+    unsafe { &mut *running }.task.op()
+}
+
+unsafe fn submitted<A: Task>(room: *mut Room) {
+    // SAFETY: the caller's promise.
+    let running = unsafe { place::<Running<A>>(room) };
+    // SAFETY: the caller's promise.
+    unsafe { &mut *running }.task.submitted();
+}
+
+unsafe fn step<A: Task>(room: *mut Room, result: Result<usize, i32>) -> bool {
+    // SAFETY: the caller's promise.
+    let running = unsafe { place::<Running<A>>(room) };
+    // SAFETY: the caller's promise.
+    unsafe { &mut *running }.step(result)
 }
 
 /// # Safety
@@ -99,6 +196,8 @@ const QUEUED: u8 = 0;
 const RUNNING: u8 = 1;
 const DONE: u8 = 2;
 const CANCELLED: u8 = 3;
+const LENT: u8 = 4;
+const SUBMITTED: u8 = 5;
 
 struct Block {
     state: AtomicU8,
@@ -138,11 +237,7 @@ pub(crate) enum Ending<T> {
 impl Job {
     /// A job with nothing in it.
     pub(crate) fn allocate(home: &Arc<Home>) -> Job {
-        const NOTHING: Deeds = Deeds {
-            run: drop_in_room::<()>,
-            drop_closure: drop_in_room::<()>,
-            drop_result: drop_in_room::<()>,
-        };
+        const NOTHING: Deeds = Deeds::of_closure::<fn(), ()>();
         let block = Block {
             state: AtomicU8::new(CANCELLED),
             holders: AtomicU8::new(0),
@@ -167,26 +262,84 @@ impl Job {
         W: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        self.fill_with(lane, request, work, const { &Deeds::of_closure::<W, T>() });
+        self.queue();
+    }
+
+    /// Fills a job that nobody else holds with a task, which is [lent](Job::lend) or
+    /// [queued](Job::queue) next.
+    pub(crate) fn fill_with_task<A: Task>(&self, request: Token, task: A) {
+        let running = Running::new(task);
+        self.fill_with(Lane::Cpu, request, running, const { &Deeds::of_task::<A>() });
+    }
+
+    fn fill_with<V>(&self, lane: Lane, request: Token, value: V, deeds: &'static Deeds) {
         let block = self.block();
         debug_assert_eq!(block.holders.load(Ordering::Relaxed), 0);
         // SAFETY: nobody else holds the block.
         unsafe { *block.lane.get() = lane };
         // SAFETY: nobody else holds the block.
         unsafe { *block.request.get() = request };
-        let deeds = const {
-            &Deeds {
-                run: run::<W, T>,
-                drop_closure: drop_in_room::<W>,
-                drop_result: drop_in_room::<thread::Result<T>>,
-            }
-        };
         // SAFETY: nobody else holds the block.
         unsafe { *block.deeds.get() = deeds };
         // SAFETY: nobody else holds the block, and the room is empty.
-        unsafe { put(block.room.get(), work) };
-        block.holders.store(2, Ordering::Relaxed);
+        unsafe { put(block.room.get(), value) };
+    }
+
+    /// From now on the loop and the pool hold it.
+    pub(crate) fn queue(&self) {
+        self.block().holders.store(2, Ordering::Relaxed);
         // The queue's lock publishes all this to the worker.
-        block.state.store(QUEUED, Ordering::Relaxed);
+        self.block().state.store(QUEUED, Ordering::Relaxed);
+    }
+
+    /// From now on it waits for the backend to take it; the loop alone holds it.
+    pub(crate) fn lend(&self) {
+        self.block().holders.store(1, Ordering::Relaxed);
+        self.block().state.store(LENT, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.block().state.load(Ordering::Relaxed) == CANCELLED
+    }
+
+    /// The operation that does the task, or its next part. What it names stays valid as long
+    /// as the task is in the job.
+    pub(crate) fn op(&self) -> Option<Op> {
+        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
+        unsafe { (self.deeds().op)(self.block().room.get()) }
+    }
+
+    /// The backend has taken the task.
+    pub(crate) fn submitted(&self) {
+        self.block().state.store(SUBMITTED, Ordering::Relaxed);
+        // SAFETY: what is in the room is what `deeds` is for, and the loop's alone.
+        unsafe { (self.deeds().submitted)(self.block().room.get()) }
+    }
+
+    /// The backend has performed an operation of the task. True if that was the last.
+    pub(crate) fn step(&self, result: Result<usize, i32>) -> bool {
+        // SAFETY: what is in the room is what `deeds` is for, and the loop's alone.
+        unsafe { (self.deeds().step)(self.block().room.get(), result) }
+    }
+
+    /// Nobody can perform the task: it ends with this error.
+    pub(crate) fn fail(&self, code: i32) {
+        self.step(Err(code));
+        self.block().holders.store(1, Ordering::Relaxed);
+        self.block().state.store(DONE, Ordering::Relaxed);
+    }
+
+    /// For the loop, when it was handed back, cancelled or performed: takes the task out.
+    ///
+    /// # Safety
+    ///
+    /// `A` is the type that the job was filled with; called once.
+    pub(crate) unsafe fn take_task<A: Task>(&self) -> Running<A> {
+        // The worker that ran it, if one did, has published what it did.
+        self.block().state.load(Ordering::Acquire);
+        // SAFETY: the room holds that type, and nobody else uses it any more.
+        unsafe { take(self.block().room.get()) }
     }
 
     pub(crate) fn lane(&self) -> Lane {
@@ -224,13 +377,22 @@ impl Job {
     /// For the loop: prevents it from running, if it has not begun.
     pub(crate) fn cancel(&self) -> bool {
         let block = self.block();
-        let cancelled =
-            block.state.compare_exchange(QUEUED, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
-        if cancelled.is_ok() {
-            // SAFETY: the room holds the closure, and no worker touches it any more.
-            unsafe { (self.deeds().drop_closure)(block.room.get()) };
+        let from = |state| {
+            block.state.compare_exchange(state, CANCELLED, Ordering::AcqRel, Ordering::Acquire)
+        };
+        let cancelled = from(QUEUED).is_ok() || from(LENT).is_ok();
+        if cancelled {
+            // SAFETY: the room holds what has not run, and no worker touches it any more.
+            unsafe { (self.deeds().cancel)(block.room.get()) };
         }
-        cancelled.is_ok()
+        cancelled
+    }
+
+    /// For a loop whose backend is gone: as [`cancel`](Job::cancel), for what it had taken.
+    pub(crate) fn abandon(&self) -> bool {
+        let block = self.block();
+        let (before, after) = (SUBMITTED, CANCELLED);
+        block.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// For the loop, when it was handed back or cancelled: how it ended.
@@ -251,12 +413,16 @@ impl Job {
         }
     }
 
-    /// For the loop: drops what is in a job that was handed back and that nobody asks about.
+    /// For the loop: drops what is in a job that was handed back or cancelled and that
+    /// nobody asks about.
     pub(crate) fn drop_result(&self) {
-        if self.block().state.load(Ordering::Acquire) == DONE {
-            // SAFETY: the room holds the result; the worker is done with it.
-            unsafe { (self.deeds().drop_result)(self.block().room.get()) };
-        }
+        let drop = match self.block().state.load(Ordering::Acquire) {
+            DONE => self.deeds().drop_done,
+            CANCELLED => self.deeds().drop_undone,
+            _ => return,
+        };
+        // SAFETY: the room holds what it is for; the worker is done with it.
+        unsafe { drop(self.block().room.get()) };
     }
 
     /// The pool no longer holds a job that it hands back: the loop is the last holder.

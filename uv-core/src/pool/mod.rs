@@ -7,6 +7,7 @@
 mod home;
 mod job;
 mod queue;
+mod task;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,7 @@ pub(crate) use home::Home;
 pub(crate) use job::{Ending, Job};
 pub use queue::Lane;
 use queue::Queue;
+pub(crate) use task::{Running, Step, Task};
 
 /// The environment variable that sets the size of the process-wide pool.
 const VARIABLE: &str = "UV_THREADPOOL_SIZE";

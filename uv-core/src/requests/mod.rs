@@ -1,5 +1,6 @@
 //! Requests: things asked for once, which call back once.
 
+mod task;
 mod work;
 
 pub(crate) use work::Works;

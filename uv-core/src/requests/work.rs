@@ -33,27 +33,30 @@ pub enum WorkError {
 /// The work requests of a loop.
 #[derive(Debug)]
 pub(crate) struct Works<B: Backend> {
-    requests: Arena<WorkSlot<B>>,
+    pub(super) requests: Arena<WorkSlot<B>>,
+    /// Those whose tasks wait for the backend to take them, before it waits.
+    pub(super) lent: Vec<Token>,
     home: Arc<Home>,
     /// Jobs that were used and can be used again.
     spare: Vec<Job>,
     /// Jobs that were handed back and wait for their callbacks, the next one last.
     ended: Vec<Job>,
     /// Jobs that were cancelled since the last callbacks, in that order.
-    cancelled: Vec<Job>,
+    pub(super) cancelled: Vec<Job>,
 }
 
 #[derive(Debug)]
-struct WorkSlot<B: Backend> {
-    job: Job,
+pub(super) struct WorkSlot<B: Backend> {
+    pub(super) job: Job,
     /// Takes the result out of the job and calls back with it.
-    finish: Once<B, Job>,
+    pub(super) finish: Once<B, Job>,
 }
 
 impl<B: Backend> Works<B> {
     pub(crate) fn new(home: Home) -> Works<B> {
         Works {
             requests: Arena::default(),
+            lent: Vec::new(),
             home: Arc::new(home),
             spare: Vec::new(),
             ended: Vec::new(),
@@ -65,12 +68,23 @@ impl<B: Backend> Works<B> {
     pub(crate) fn active(&self) -> usize {
         self.requests.len()
     }
+
+    /// True if tasks wait for the backend to take them.
+    pub(crate) fn has_lent(&self) -> bool {
+        !self.lent.is_empty()
+    }
+
+    /// A job to fill.
+    pub(super) fn vacant_job(&mut self) -> Job {
+        self.spare.pop().unwrap_or_else(|| Job::allocate(&self.home))
+    }
 }
 
 impl<B: Backend> Drop for Works<B> {
     fn drop(&mut self) {
         for (_, request) in self.requests.iter() {
-            if request.job.cancel() {
+            // The backend, gone by now, has let go of what it had taken.
+            if request.job.cancel() || request.job.abandon() {
                 self.cancelled.push(request.job);
             }
         }
@@ -112,7 +126,7 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<Work> {
-        let pool = self.pool()?;
+        let pool = self.pool()?.clone();
         self.queue_work_on(&pool, Lane::Cpu, work, done)
     }
 
@@ -133,10 +147,10 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The pool that this loop uses.
-    pub(crate) fn pool(&mut self) -> io::Result<Pool> {
-        match &self.pool {
-            Some(pool) => Ok(pool.clone()),
-            None => Ok(self.pool.insert(Pool::global()?).clone()),
+    pub(crate) fn pool(&mut self) -> io::Result<&Pool> {
+        match &mut self.pool {
+            Some(pool) => Ok(pool),
+            none => Ok(none.insert(Pool::global()?)),
         }
     }
 
@@ -148,7 +162,7 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, io::Result<T>) + 'static,
     ) -> io::Result<Work> {
-        let pool = self.pool()?;
+        let pool = self.pool()?.clone();
         self.queue_work_on(&pool, lane, work, move |lp, ending| {
             done(
                 lp,
@@ -173,7 +187,7 @@ impl<B: Backend> Loop<B> {
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<Work> {
         let works = &mut self.works;
-        let job = works.spare.pop().unwrap_or_else(|| Job::allocate(&works.home));
+        let job = works.vacant_job();
         let finish = Once::new(move |lp: &mut Loop<B>, job: Job| {
             // SAFETY: this job was filled with a closure that returns a `T`, below; a
             // request finishes once.
@@ -194,7 +208,7 @@ impl<B: Backend> Loop<B> {
         Ok(Work(request))
     }
 
-    fn reuse(&mut self, job: Job) {
+    pub(super) fn reuse(&mut self, job: Job) {
         if job.give_up() {
             self.works.spare.push(job);
         }
@@ -249,14 +263,7 @@ impl Work {
     ///
     /// `ResourceBusy` if the work runs or has run; `NotFound` if it has called back.
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        let slot = lp.works.requests.get(self.0).ok_or_else(error::stale_request)?;
-        if !slot.job.cancel() {
-            let why = "the work has begun: it can be cancelled only while it is queued";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
-        }
-        let job = slot.job;
-        lp.works.cancelled.push(job);
-        lp.notifier.notify(Notes::WORK)
+        lp.cancel_queued(self.0)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The operating system's part, where `std` has none.
 
 pub(crate) mod datagrams;
+mod slices;
+
+pub(crate) use slices::Slices;
 
 cfg_if::cfg_if! {
     if #[cfg(unix)] {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod control;
+pub(crate) mod fs;
 pub(crate) mod names;
 mod passing;
 mod pipes;

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod fs;
 pub(crate) mod names;
 mod passing;
 mod pipes;

@@ -1,0 +1,95 @@
+//! Files and directories with names of their own.
+
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::File;
+use super::operation::{Call, Operation, Way};
+use crate::sys::fs as sys;
+use crate::sys::fs::Name;
+
+/// How often another name is tried: each of them exists by chance, or by malice.
+const TRIES: u32 = 1000;
+
+/// What names are made of.
+const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// The end of a template.
+const BLANK: &str = "XXXXXX";
+
+/// Tries names until one is nobody's.
+fn make<T>(template: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+    let bytes = template.as_os_str().as_encoded_bytes();
+    let Some(start) = bytes.strip_suffix(BLANK.as_bytes()) else {
+        let why = format!("a template must end with {BLANK}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    };
+    let mut last = io::ErrorKind::AlreadyExists.into();
+    for _ in 0..TRIES {
+        let path = name(start)?;
+        match make(&path) {
+            Ok(made) => return Ok((made, path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+fn name(start: &[u8]) -> io::Result<PathBuf> {
+    let mut random = RandomState::new().hash_one(std::process::id());
+    let mut name = start.to_vec();
+    for _ in 0..BLANK.len() {
+        name.push(LETTERS[(random % LETTERS.len() as u64) as usize]);
+        random /= LETTERS.len() as u64;
+    }
+    sys::path_from(name).map(OsString::into)
+}
+
+const MKDTEMP: Way<Name, PathBuf> =
+    Way::blocking(|template| make(template.as_path(), sys::make_private_dir).map(|(_, path)| path));
+
+const MKSTEMP: Way<Name, (File, PathBuf)> = Way::blocking(|template| {
+    let (file, path) = make(template.as_path(), sys::make_private_file)?;
+    Ok((File::from(file), path))
+});
+
+/// Makes a directory for this user alone, whose name is the template with another end in
+/// place of its six `X` (`mkdtemp(3)`). Gives its path.
+///
+/// ```
+/// let template = std::env::temp_dir().join("example-XXXXXX");
+/// let dir = uv_core::fs::mkdtemp(template).perform()?;
+/// assert!(dir.is_dir());
+/// # std::fs::remove_dir_all(dir)?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `InvalidInput` for a template without that end, and the system's.
+#[doc(alias = "uv_fs_mkdtemp")]
+pub fn mkdtemp(template: impl AsRef<Path>) -> Operation<Call<Name, PathBuf>> {
+    Call::try_of(Name::new(template.as_ref()), &MKDTEMP)
+}
+
+/// Makes a file for this user alone, open to be read and written, with a name as for
+/// [`mkdtemp`] (`mkstemp(3)`). Gives it and its path.
+///
+/// ```
+/// let template = std::env::temp_dir().join("example-XXXXXX");
+/// let (file, path) = uv_core::fs::mkstemp(template).perform()?;
+/// # drop(file);
+/// uv_core::fs::unlink(path).perform()?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// As for `mkdtemp`.
+#[doc(alias = "uv_fs_mkstemp")]
+pub fn mkstemp(template: impl AsRef<Path>) -> Operation<Call<Name, (File, PathBuf)>> {
+    Call::try_of(Name::new(template.as_ref()), &MKSTEMP)
+}

@@ -1,0 +1,150 @@
+//! Reading, writing, and copying from file to file.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use libc::{c_int, iovec};
+use poll_core::{Op, RawBufs};
+use std::ptr::NonNull;
+
+use super::{Way, fd, retried};
+use crate::fs::File;
+use crate::sys::Slices;
+
+/// How many pieces a call takes.
+const MAX_PIECES: usize = 1024;
+
+/// How many bytes a call takes. Apple's kernels refuse more, the others do fewer by
+/// themselves.
+const MAX_BYTES: usize =
+    if cfg!(target_vendor = "apple") { i32::MAX as usize } else { isize::MAX as usize };
+
+/// Calls with as many pieces as one call takes.
+fn call(slices: &Slices, call: impl Fn(*const iovec, c_int) -> isize) -> io::Result<usize> {
+    let left = slices.left();
+    let mut bytes = 0_usize;
+    let fits = |slice: &&iovec| {
+        bytes = bytes.saturating_add(slice.iov_len);
+        bytes <= MAX_BYTES
+    };
+    let count = left.iter().take(MAX_PIECES).take_while(fits).count();
+    let result = match left.first() {
+        // The first alone is too long.
+        Some(first) if count == 0 => {
+            let part = iovec { iov_base: first.iov_base, iov_len: MAX_BYTES };
+            retried(|| call(&part, 1))
+        }
+        _ => retried(|| call(left.as_ptr(), count as c_int)),
+    };
+    result.map(|count| count as usize)
+}
+
+fn position(offset: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+pub(crate) fn read(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
+    let Some(offset) = offset.map(position).transpose()? else {
+        // SAFETY: the slices are memory that their buffer lends to be filled.
+        return call(slices, |list, count| unsafe { libc::readv(fd(file), list, count) });
+    };
+    // SAFETY: the slices are memory that their buffer lends to be filled.
+    call(slices, |list, count| unsafe { libc::preadv(fd(file), list, count, offset) })
+}
+
+pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
+    let Some(offset) = offset.map(position).transpose()? else {
+        // SAFETY: the slices are memory that their buffer lends to be read.
+        return call(slices, |list, count| unsafe { libc::writev(fd(file), list, count) });
+    };
+    // SAFETY: the slices are memory that their buffer lends to be read.
+    call(slices, |list, count| unsafe { libc::pwritev(fd(file), list, count, offset) })
+}
+
+/// The list for a backend. `None` where the kernel would understand something else.
+fn lend(slices: &Slices, offset: Option<u64>) -> Option<RawBufs> {
+    // All ones is the current position, and what is negative is refused, by calls.
+    offset.map(position).transpose().ok()?;
+    let left = slices.left();
+    let ptr = NonNull::from(left).cast();
+    Some(RawBufs { ptr, count: left.len().min(MAX_PIECES) as u32 })
+}
+
+pub(crate) fn read_op(file: &File, slices: &Slices, offset: Option<u64>) -> Option<Op> {
+    Some(Op::Read { source: file.source(), bufs: lend(slices, offset)?, offset })
+}
+
+pub(crate) fn write_op(file: &File, slices: &Slices, offset: Option<u64>) -> Option<Op> {
+    Some(Op::Write { source: file.source(), bufs: lend(slices, offset)?, offset })
+}
+
+/// What copying from file to file takes.
+#[derive(Debug)]
+pub struct Sending {
+    pub(crate) to: File,
+    pub(crate) from: File,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+}
+
+pub(crate) const SENDFILE: Way<Sending, usize> = Way::blocking(|sending| {
+    match by_kernel(sending) {
+        // Not between such files: then by hand.
+        Err(error) if is_impossible(&error) => by_hand(sending),
+        result => result,
+    }
+});
+
+cfg_if::cfg_if! {
+    if #[cfg(any(target_os = "linux", target_os = "android"))] {
+        fn by_kernel(Sending { to, from, offset, len }: &Sending) -> io::Result<usize> {
+            let offset = position(*offset)?;
+            retried(|| {
+                let mut at = offset;
+                // SAFETY: the kernel reads and writes the offset only, which is there.
+                unsafe { libc::sendfile(fd(to), fd(from), &mut at, *len) }
+            })
+            .map(|count| count as usize)
+        }
+    } else {
+        /// There they send to sockets only.
+        fn by_kernel(_: &Sending) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(libc::ENOSYS))
+        }
+    }
+}
+
+fn is_impossible(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENOSYS | libc::EIO | libc::ENOTSOCK | libc::EXDEV)
+    )
+}
+
+/// Copies piece by piece. An error after a first piece is left to the next call.
+fn by_hand(Sending { to, from, offset, len }: &Sending) -> io::Result<usize> {
+    position(*offset)?;
+    let mut piece = [0; 16 * 1024];
+    let mut sent = 0;
+    let told = |sent, error| if sent > 0 { Ok(sent) } else { Err(error) };
+    while sent < *len {
+        let wanted = piece.len().min(*len - sent);
+        let count = match from.0.read_at(&mut piece[..wanted], *offset + sent as u64) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return told(sent, error),
+            Ok(0) => break,
+            Ok(count) => count,
+        };
+        let mut written = 0;
+        while written < count {
+            match io::Write::write(&mut &*to.0, &piece[written..count]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return told(sent + written, error),
+                Ok(0) => return Ok(sent + written),
+                Ok(part) => written += part,
+            }
+        }
+        sent += count;
+    }
+    Ok(sent)
+}

@@ -1,0 +1,26 @@
+//! Copying a file.
+
+use std::io;
+
+use windows_sys::Win32::Storage::FileSystem::CopyFileW;
+
+use super::{Name, Way, check, identity, open};
+use crate::fs::CopyFlags;
+
+pub(crate) const COPYFILE: Way<(Name, Name, CopyFlags), ()> = Way::blocking(|(from, to, flags)| {
+    if flags.contains(CopyFlags::FORCE_CLONE) {
+        let why = "files are not cloned on Windows: copy without FORCE_CLONE";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    let exclusive = flags.contains(CopyFlags::EXCLUSIVE);
+    if !exclusive && is_the_same(from, to).unwrap_or(false) {
+        return Ok(()); // A copy of itself is what it is.
+    }
+    let (from, to) = (from.wide(), to.wide());
+    // SAFETY: the paths end with a NUL and live across the call.
+    check(unsafe { CopyFileW(from.as_ptr(), to.as_ptr(), exclusive.into()) })
+});
+
+fn is_the_same(from: &Name, to: &Name) -> io::Result<bool> {
+    Ok(identity(&open(from, 0)?)? == identity(&open(to, 0)?)?)
+}

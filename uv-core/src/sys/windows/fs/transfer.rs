@@ -1,0 +1,125 @@
+//! Reading, writing, and copying from file to file.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::windows::fs::FileExt;
+use std::slice;
+
+use poll_core::Op;
+
+use super::Way;
+use crate::fs::File;
+use crate::sys::Slices;
+
+/// Runs `body`, then puts the position back: calls that are given a place move it.
+fn keep_position<T>(file: &File, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = (&*file.0).stream_position();
+    let result = body();
+    if let Ok(before) = before {
+        (&*file.0).seek(SeekFrom::Start(before))?;
+    }
+    result
+}
+
+fn position(offset: u64) -> io::Result<u64> {
+    let why = "no place in a file is beyond i64::MAX";
+    let wrong = |_| io::Error::new(io::ErrorKind::InvalidInput, why);
+    i64::try_from(offset).map(|_| offset).map_err(wrong)
+}
+
+/// One piece after the other, until one is not done with whole. An error after a first piece
+/// is left to the next call.
+fn each(
+    slices: &Slices,
+    mut piece: impl FnMut(*mut u8, usize, u64) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    for slice in slices.left() {
+        let count = match piece(slice.iov_base.cast(), slice.iov_len, done as u64) {
+            Ok(count) => count,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        };
+        done += count;
+        if count < slice.iov_len {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+pub(crate) fn read(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
+    let read = |offset: Option<u64>| {
+        each(slices, |memory, len, done| {
+            // SAFETY: the slices are memory that their buffer lends to be filled.
+            let piece = unsafe { slice::from_raw_parts_mut(memory, len) };
+            match offset {
+                Some(offset) => file.0.seek_read(piece, offset + done),
+                None => (&*file.0).read(piece),
+            }
+        })
+    };
+    match offset.map(position).transpose()? {
+        Some(offset) => keep_position(file, || read(Some(offset))),
+        None => read(None),
+    }
+}
+
+pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
+    let write = |offset: Option<u64>| {
+        each(slices, |memory, len, done| {
+            // SAFETY: the slices are memory that their buffer lends to be read.
+            let piece = unsafe { slice::from_raw_parts(memory, len) };
+            match offset {
+                Some(offset) => file.0.seek_write(piece, offset + done),
+                None => (&*file.0).write(piece),
+            }
+        })
+    };
+    match offset.map(position).transpose()? {
+        Some(offset) => keep_position(file, || write(Some(offset))),
+        None => write(None),
+    }
+}
+
+/// A thread reads: the handles are not overlapped.
+pub(crate) fn read_op(_: &File, _: &Slices, _: Option<u64>) -> Option<Op> {
+    None
+}
+
+/// A thread writes: the handles are not overlapped.
+pub(crate) fn write_op(_: &File, _: &Slices, _: Option<u64>) -> Option<Op> {
+    None
+}
+
+/// What copying from file to file takes.
+#[derive(Debug)]
+pub struct Sending {
+    pub(crate) to: File,
+    pub(crate) from: File,
+    pub(crate) offset: u64,
+    pub(crate) len: usize,
+}
+
+/// Copies piece by piece. An error after a first piece is left to the next call.
+pub(crate) const SENDFILE: Way<Sending, usize> = Way::blocking(|sending| {
+    let Sending { to, from, offset, len } = sending;
+    let offset = position(*offset)?;
+    keep_position(from, || {
+        let mut piece = vec![0; (64 * 1024).min(*len)];
+        let mut sent = 0;
+        while sent < *len {
+            let wanted = piece.len().min(*len - sent);
+            let copied = from
+                .0
+                .seek_read(&mut piece[..wanted], offset + sent as u64)
+                .and_then(|count| (&*to.0).write_all(&piece[..count]).map(|()| count));
+            match copied {
+                Ok(0) => break,
+                Ok(count) => sent += count,
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(sent)
+    })
+});
