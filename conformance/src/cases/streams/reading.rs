@@ -124,7 +124,7 @@ pub fn reading_twice_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert!(!tcp.is_active(lp) && !lp.alive(), "a stopped stream stays so");
     tcp.read(lp, vec![0], |_, _, result, _| assert_eq!(outcome(&result), "cancelled")).unwrap();
     assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::AlreadyExists);
-    assert_eq!(refusal(tcp.read(lp, vec![], |_, _, _, _| {})), ErrorKind::InvalidInput);
+    assert_eq!(refusal(tcp.read(lp, Vec::<u8>::new(), |_, _, _, _| {})), ErrorKind::InvalidInput);
     tcp.close(lp).unwrap();
     assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::InvalidInput);
     run_to_the_end(lp);
