@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!            start()                        abandon()
-//!     Free ───────────▶ Watched(token) ───────────────▶ Abandoned
+//!     Free ───────────▶ Watched(owner) ───────────────▶ Abandoned
 //!      ▲                      │                             │
 //!      │      finish(): tell  │        finish(): hush       │
 //!      └──────────────────────┴─────────────────────────────┘
@@ -99,11 +99,20 @@ unsafe impl Send for Group {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Poll(usize);
 
+/// Who wants to know how a poll ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A registered source.
+    Source(Token),
+    /// An operation.
+    Operation(Token),
+}
+
 /// Whether a slot's memory is the kernel's, and who wants to know how its poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Free,
-    Watched(Token),
+    Watched(Owner),
     Abandoned,
 }
 
@@ -136,7 +145,7 @@ impl Polls {
     /// Unless [`reserve`](Polls::reserve) was called before.
     pub(crate) fn start(
         &mut self,
-        token: Token,
+        owner: Owner,
         socket: RawSocket,
         events: u32,
     ) -> io::Result<Poll> {
@@ -180,13 +189,18 @@ impl Polls {
             return Err(os_error(status));
         }
         self.free.pop();
-        self.slots[index] = Slot::Watched(token);
+        self.slots[index] = Slot::Watched(owner);
         Ok(Poll(index))
     }
 
     /// Cancels a poll. Nobody will be told how it ends.
     pub(crate) fn abandon(&mut self, poll: Poll) {
         self.slots[poll.0] = Slot::Abandoned;
+        self.cancel(poll);
+    }
+
+    /// Has a poll end soon.
+    pub(crate) fn cancel(&self, poll: Poll) {
         let (device, memory) = self.parts(poll.0);
         // SAFETY: the field lies within the memory.
         let outcome = unsafe { &raw mut (*memory.as_ptr()).outcome };
@@ -198,12 +212,12 @@ impl Polls {
 
     /// Takes note of a packet, which frees the slot. Says which conditions hold and
     /// for whom, unless the poll was abandoned. None hold if it was cancelled.
-    pub(crate) fn finish(&mut self, context: usize) -> Option<(Token, u32)> {
+    pub(crate) fn finish(&mut self, context: usize) -> Option<(Owner, u32)> {
         let index = context.wrapping_sub(1);
         let slot = self.slots.get_mut(index).filter(|slot| **slot != Slot::Free)?;
         let was = std::mem::replace(slot, Slot::Free);
         self.free.push(index);
-        let Slot::Watched(token) = was else { return None };
+        let Slot::Watched(owner) = was else { return None };
         let (_, memory) = self.parts(index);
         // SAFETY: the packet has arrived, so the memory is ours again.
         let Memory { outcome, info } = unsafe { memory.as_ref() };
@@ -215,7 +229,7 @@ impl Polls {
             _ if info.number_of_handles == 0 => 0,
             _ => info.events,
         };
-        Some((token, events))
+        Some((owner, events))
     }
 
     /// Cancels everything. Nobody will be told.
@@ -317,12 +331,16 @@ fn context(index: usize) -> *const c_void {
 }
 
 /// True if a request failed at once, so that no packet follows (`NT_ERROR`).
-fn is_error(status: NTSTATUS) -> bool {
+pub(crate) fn is_error(status: NTSTATUS) -> bool {
     status as u32 >> 30 == 3
 }
 
 fn os_error(status: NTSTATUS) -> io::Error {
+    io::Error::from_raw_os_error(code_of(status))
+}
+
+/// The error of Windows for a status of its kernel.
+pub(crate) fn code_of(status: NTSTATUS) -> i32 {
     // SAFETY: a pure function.
-    let code = unsafe { RtlNtStatusToDosError(status) };
-    io::Error::from_raw_os_error(code as i32)
+    unsafe { RtlNtStatusToDosError(status) as i32 }
 }

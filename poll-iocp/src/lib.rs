@@ -43,9 +43,9 @@
 //!   the system clock, which comes every 15.6 ms or more often.
 //! - `raw_fd` is `None`: a completion port cannot be watched by another poller. There
 //!   is no `fork`, so `after_fork` is `Unsupported`.
-//! - Dropping the backend cancels all polls and waits for them to end.
-//!
-//! There are no [operations](poll_core::Op) yet.
+//! - Dropping the backend cancels all polls and operations and waits for them to end: a
+//!   moment for sockets and pipes, as long as the disk takes for files. What they had
+//!   accepted unheard is closed.
 //!
 //! | `AFD_POLL_…` | polled for | `Ready` |
 //! |---|---|---|
@@ -56,45 +56,94 @@
 //! | `ABORT`, `CONNECT_FAIL` | always | `ERROR`, `HANGUP`, and what was asked for of `READ` and `WRITE` |
 //! | `LOCAL_CLOSE` | always | `ERROR`; then the source sleeps |
 //!
+//! # Operations
+//!
+//! [Operations](poll_core::Op) start in `submit`, each with an overlapped call. Its
+//! `OVERLAPPED` is in a slot that is used again once the call's packet was dequeued,
+//! whatever becomes of the operation. What ends within `submit` is told by the next wait.
+//!
+//! | `Op` | calls |
+//! |---|---|
+//! | `Accept` | `AcceptEx` with a socket like the listener, then `SO_UPDATE_ACCEPT_CONTEXT` |
+//! | `AcceptMulti` | the same again and again, with up to 32 calls at a time as bursts of connections show to be of use; a peer that is gone already is passed over |
+//! | `Connect` | `bind` to any address if need be, `ConnectEx`, `SO_UPDATE_CONNECT_CONTEXT`; for datagrams `connect`, which does not block |
+//! | `Recv`, `Send` | `WSARecv`, `WSASend` |
+//! | `RecvMsg` | a `WSAMSG`: `WSARecvMsg` if there is room for control data (datagrams only), else `WSARecvFrom` if there is room for an address, else `WSARecv` |
+//! | `SendMsg` | likewise `WSASendMsg`, `WSASendTo` or `WSASend` |
+//! | `RecvMulti` | `WSARecv` of no bytes until there is something, then `WSARecv` into a buffer of the group |
+//! | `RecvMsgMulti`, and `RecvMulti` for datagrams | an AFD poll, then as for `RecvMsg` into a buffer of the group |
+//! | `Poll` | an AFD poll |
+//! | `Read`, `Write` | `ReadFile`, `WriteFile`, one buffer after the other |
+//! | `ConnectNamedPipe` | `ConnectNamedPipe` |
+//! | `cancel` | `CancelIoEx`; for polls `NtCancelIoFileEx` |
+//!
+//! - Everything else is not supported: Windows has no overlapped call for it.
+//! - A `Recv` of no bytes ends when there is something to receive, or the end of it: so
+//!   memory can be allocated late. The same holds for a `Read` of a pipe.
+//! - Operations that take a group take a buffer only when there is something to receive:
+//!   an idle connection holds none. `count` may be any number.
+//! - A datagram that does not fit is cut, as elsewhere; `MSG_TRUNC` says so in the flags.
+//! - `Read` of a pipe fills one buffer; of a file, all. The end of a file and a pipe whose
+//!   other side has closed are a count of 0. Files need `FILE_FLAG_OVERLAPPED` and an
+//!   offset, as such handles have no position; `submit` refuses others as `Unsupported`.
+//! - A source is bound to the backend's port by its first operation, and again by the first
+//!   one that starts when none is in flight, as it may have been closed in between: two
+//!   system calls. On Windows (8.1 and later) a source may go from one backend to another
+//!   when it has no operation in flight; under Wine it cannot, and `submit` says
+//!   `Unsupported`.
+//! - `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` is never set: it would save a packet for calls
+//!   that are over at once, but can never be undone for whoever has the source next. Where
+//!   somebody else has set it, it is respected.
+//! - The steady state allocates nothing. A slot is 112 bytes; there are as many as calls
+//!   were ever in flight at a time.
+//!
 //! # Platforms
 //!
 //! Windows 10 and later; elsewhere this crate is empty. Before version 1803 of Windows
 //! 10, all timeouts end at a tick. A process that may not open `\Device\Afd`, as in some
 //! sandboxes, gets `Unsupported` from `Iocp::new`.
 //!
-//! This crate has run under Wine 8 only; its high-resolution timer, which Wine lacks,
-//! has not run at all. Wine differs from Windows in two ways that show: `DISCONNECT` is
-//! reported once the data before it has been read, as Wine finds it by peeking for the end
-//! of file; and to start or to cancel a poll takes time in proportion to the number of all
-//! polls, which Wine keeps in one list.
+//! This crate has run under Wine 8 only. Its high-resolution timer, which Wine lacks, and
+//! the move of a source to another port have not run at all. Wine differs from Windows in
+//! ways that show: `DISCONNECT` is reported once the data before it has been read, as Wine
+//! finds it by peeking for the end of file; to start or to cancel a poll takes time in
+//! proportion to the number of all polls, which Wine keeps in one list; and what cannot be
+//! sent fails with `WSAECONNRESET`, whatever the reason.
 #![cfg(windows)]
 
 mod afd;
+mod bindings;
+mod calls;
+mod errors;
+mod groups;
+mod ops;
 mod port;
+mod slots;
+mod sockets;
 mod timer;
 mod waker;
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::mem;
 use std::os::windows::io::RawSocket;
-use std::ptr;
+use std::ptr::NonNull;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use poll_core::{Backend, Countdown, Doorbell, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{
+    Backend, Countdown, Doorbell, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Registry, Token,
+};
 use windows_sys::Win32::Foundation::{
     ERROR_NO_SYSTEM_RESOURCES, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_ENOUGH_QUOTA,
     ERROR_TOO_MANY_OPEN_FILES,
 };
-use windows_sys::Win32::Networking::WinSock::{
-    SIO_BASE_HANDLE, SIO_BSP_HANDLE, SIO_BSP_HANDLE_POLL, SIO_BSP_HANDLE_SELECT, SO_TYPE, SOCKET,
-    SOCKET_ERROR, SOL_SOCKET, WSAENOTSOCK, WSAIoctl, getsockopt,
-};
 
-use afd::{Poll, Polls};
+use afd::{Owner, Poll, Polls};
+use errors::explained;
+use ops::{Kernel, Ops};
 use port::{Batch, Key, Packet, Port};
+use sockets::base_socket;
 use timer::Timer;
 use waker::Door;
 
@@ -110,9 +159,6 @@ const PRECISE: Duration = Duration::from_millis(100);
 /// unless a driver is broken.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// More layers than anyone has ever put over a socket.
-const LAYERS: usize = 16;
-
 /// A poller over an I/O completion port.
 #[derive(Debug)]
 pub struct Iocp {
@@ -121,6 +167,7 @@ pub struct Iocp {
     sources: Registry<Source>,
     /// Outlive their sources: the kernel writes to a poll until it ends.
     polls: Polls,
+    ops: Ops,
     /// Sources that may want another poll than they have, for the next wait to see.
     changed: Vec<Token>,
     /// Takes the place of `changed` while that is gone through.
@@ -158,6 +205,7 @@ impl Iocp {
             door,
             sources: Registry::default(),
             polls,
+            ops: Ops::default(),
             changed: Vec::new(),
             spare: Vec::new(),
             timer: Timer::new(),
@@ -217,7 +265,9 @@ impl Backend for Iocp {
         loop {
             self.flush(events)?;
             let mut pause = left;
-            if events.len() > before {
+            let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
+            self.ops.tell_over(&mut kernel, events);
+            if events.len() > before || self.ops.has_news() {
                 pause = Some(Duration::ZERO);
             }
             if pause != Some(Duration::ZERO) && !self.door.bell.sleep() {
@@ -245,6 +295,34 @@ impl Backend for Iocp {
                 return Ok(());
             }
         }
+    }
+
+    fn supports(&self, kind: OpKind) -> bool {
+        ops::supports(kind)
+    }
+
+    unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
+        let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
+        // SAFETY: the caller promises to this what that asks for.
+        unsafe { self.ops.submit(&mut kernel, token, op) }
+    }
+
+    fn cancel(&mut self, token: Token) -> io::Result<()> {
+        self.ops.cancel(&self.polls, token)
+    }
+
+    unsafe fn provide(
+        &mut self,
+        group: u16,
+        memory: NonNull<u8>,
+        size: u32,
+        count: u16,
+    ) -> io::Result<()> {
+        self.ops.groups.provide(group, memory, size, count)
+    }
+
+    fn recycle(&mut self, lent: Lent) {
+        self.ops.groups.recycle(lent);
     }
 }
 
@@ -279,7 +357,7 @@ impl Iocp {
         };
         if !as_it_should_be {
             self.polls.reserve(&self.door.port, 0)?;
-            match self.polls.start(token, source.base, flags) {
+            match self.polls.start(Owner::Source(token), source.base, flags) {
                 Ok(poll) => {
                     if let Some((old, _)) = source.armed.replace((poll, flags)) {
                         self.polls.abandon(old);
@@ -298,9 +376,17 @@ impl Iocp {
     }
 
     fn receive(&mut self, packet: Packet, events: &mut Vec<Event>) {
-        if packet.key == Key::Poll as usize {
-            if let Some((token, flags)) = self.polls.finish(packet.context) {
-                self.report(token, flags, events);
+        if packet.key == Key::Operation as usize {
+            let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
+            self.ops.complete(&mut kernel, packet.context, events);
+        } else if packet.key == Key::Poll as usize {
+            match self.polls.finish(packet.context) {
+                Some((Owner::Source(token), flags)) => self.report(token, flags, events),
+                Some((Owner::Operation(token), flags)) => {
+                    let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
+                    self.ops.polled(&mut kernel, token, flags, events);
+                }
+                None => {}
             }
         } else if packet.key == Key::Timer as usize
             && let Some(timer) = &mut self.timer
@@ -330,17 +416,26 @@ impl Iocp {
 
 impl Drop for Iocp {
     fn drop(&mut self) {
+        self.ops.abandon_all(&self.polls);
         self.polls.abandon_all();
-        while self.polls.in_flight() > 0 {
+        let mut unheard = Vec::new();
+        while self.ops.in_flight() + self.polls.in_flight() > 0 {
             let dequeued = self.door.port.dequeue(&mut self.batch, Some(PATIENCE));
-            if dequeued.is_err() || self.batch.len() == 0 {
-                return; // What has not ended is leaked.
-            }
             for index in 0..self.batch.len() {
-                let packet = self.batch.get(index);
-                if packet.key == Key::Poll as usize {
-                    self.polls.finish(packet.context);
-                }
+                self.receive(self.batch.get(index), &mut unheard);
+            }
+            if dequeued.is_ok() && self.batch.len() > 0 {
+                continue;
+            }
+            if self.ops.in_flight() == 0 {
+                return; // Polls that have not ended are leaked.
+            }
+            // The memory of operations is their callers': there is no way but to wait.
+            let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
+            self.ops.rescue(&mut kernel, &mut unheard);
+            self.ops.abandon_all(&self.polls);
+            if dequeued.is_err() {
+                thread::sleep(PATIENCE);
             }
         }
     }
@@ -352,65 +447,6 @@ fn check(mode: Mode) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     Ok(())
-}
-
-/// The driver's own socket. Layered service providers (firewalls, proxies) may hand
-/// out sockets of their own, which the driver does not know.
-fn base_socket(socket: RawSocket) -> io::Result<RawSocket> {
-    check_socket(socket)?;
-    let mut layer = socket;
-    for _ in 0..LAYERS {
-        let error = match layer_below(layer, SIO_BASE_HANDLE) {
-            Ok(base) => return Ok(base),
-            Err(error) => error,
-        };
-        // Some providers refuse that, against the rules, but go down by one layer.
-        let ways = [SIO_BSP_HANDLE_SELECT, SIO_BSP_HANDLE_POLL, SIO_BSP_HANDLE];
-        let below = ways.iter().find_map(|&way| layer_below(layer, way).ok());
-        match below.filter(|&below| below != layer) {
-            Some(below) => layer = below,
-            None => return Err(error),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket has no end of layers"))
-}
-
-/// Tells sockets from everything else. `SIO_BASE_HANDLE` does so too on Windows,
-/// but under Wine it takes any handle.
-fn check_socket(socket: RawSocket) -> io::Result<()> {
-    let (mut kind, mut len) = (0i32, size_of::<i32>() as i32);
-    let kind_ptr = (&raw mut kind).cast();
-    // SAFETY: the output buffer is `kind`, of the size given.
-    let result = unsafe { getsockopt(socket as SOCKET, SOL_SOCKET, SO_TYPE, kind_ptr, &mut len) };
-    if result != SOCKET_ERROR {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() != Some(WSAENOTSOCK) {
-        return Err(error);
-    }
-    let why = "not an open socket: on Windows only sockets have readiness; files and pipes \
-               are for operations";
-    Err(explained(io::ErrorKind::InvalidInput, why, error))
-}
-
-fn layer_below(socket: RawSocket, way: u32) -> io::Result<RawSocket> {
-    let (mut below, mut len): (SOCKET, u32) = (0, 0);
-    // SAFETY: the output buffer is `below`, of the size given; the call is synchronous.
-    let result = unsafe {
-        WSAIoctl(
-            socket as SOCKET,
-            way,
-            ptr::null(),
-            0,
-            (&raw mut below).cast(),
-            size_of::<SOCKET>() as u32,
-            &mut len,
-            ptr::null_mut(),
-            None,
-        )
-    };
-    if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(below as RawSocket) }
 }
 
 /// Why there is no backend without the driver.
@@ -428,28 +464,8 @@ fn no_driver(error: io::Error) -> io::Error {
     explained(io::ErrorKind::Unsupported, why, error)
 }
 
-/// An error of the system with advice; the system's own is its source.
-fn explained(kind: io::ErrorKind, why: &'static str, error: io::Error) -> io::Error {
-    io::Error::new(kind, Explained { why, error })
-}
-
-#[derive(Debug)]
-struct Explained {
-    why: &'static str,
-    error: io::Error,
-}
-
-impl fmt::Display for Explained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.why, self.error)
-    }
-}
-
-impl Error for Explained {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
-    }
-}
+/// Failures, which every poll is for.
+const UNASKED: u32 = afd::ABORT | afd::CONNECT_FAIL | afd::LOCAL_CLOSE;
 
 /// What an interest polls for. Nothing, for none.
 fn flags_of(wanted: Ready) -> u32 {
@@ -462,9 +478,8 @@ fn flags_of(wanted: Ready) -> u32 {
         (Ready::PRIORITY, afd::RECEIVE_EXPEDITED),
         (Ready::DISCONNECT, afd::DISCONNECT),
     ];
-    let unasked = afd::ABORT | afd::CONNECT_FAIL | afd::LOCAL_CLOSE;
     let asked = asked.iter().filter(|(ready, _)| wanted.contains(*ready));
-    asked.fold(unasked, |all, (_, flags)| all | flags)
+    asked.fold(UNASKED, |all, (_, flags)| all | flags)
 }
 
 /// What the end of a poll means, before [`Ready::report`].

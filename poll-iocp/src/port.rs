@@ -15,9 +15,6 @@ use windows_sys::Win32::System::Threading::INFINITE;
 
 /// What a packet is about. It is the completion key that the packet's origin was
 /// given, so that [`Packet::context`] is read as what that origin put there.
-///
-/// Overlapped operations, whose context is the address of their `OVERLAPPED`,
-/// will want a key of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Key {
@@ -27,6 +24,8 @@ pub(crate) enum Key {
     Poll = 1,
     /// The timer has expired. No context.
     Timer = 2,
+    /// An overlapped call has ended. The context is its `OVERLAPPED`, see `slots.rs`.
+    Operation = 3,
 }
 
 /// One entry of the queue.

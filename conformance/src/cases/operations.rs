@@ -16,6 +16,7 @@ use crate::support::operations::{
     try_submit,
 };
 use crate::support::sources::{drain, listener, refused_address, send, tcp_pair};
+use crate::support::wine;
 use crate::support::work::{Work, connect_to};
 use crate::{Lab, Skip, Verdict};
 
@@ -92,9 +93,13 @@ pub fn fail_with_the_error<B: Backend>(lab: &Lab<B>) -> Verdict {
     let source = RawSource::of(&unconnected);
     let (connect, _address) = connect_to(refused_address());
     let mut backend = lab.backend()?;
+    let mut unsendable = vec![ErrorKind::NotConnected, ErrorKind::BrokenPipe];
+    if wine::says_reset_for_a_broken_pipe() {
+        unsendable.push(ErrorKind::ConnectionReset);
+    }
     let failing = [
         (Op::Recv { source, buf }, vec![ErrorKind::NotConnected]),
-        (Op::Send { source, buf }, vec![ErrorKind::NotConnected, ErrorKind::BrokenPipe]),
+        (Op::Send { source, buf }, unsendable),
         (connect, vec![ErrorKind::ConnectionRefused]),
         (Op::Accept { listener: source }, vec![ErrorKind::InvalidInput]),
     ];

@@ -231,9 +231,9 @@ pub fn no_descriptor_is_left_behind<B: Backend>(lab: &Lab<B>) -> Verdict {
     // Windows opens and closes handles of its own meanwhile; a leak is one a backend.
     const SLACK: usize = if cfg!(windows) { BACKENDS / 2 } else { 0 };
     let ((near, far), (other, _peer)) = (tcp_pair(), tcp_pair());
-    let pending = Pending::new(&lab.backend()?).ok();
     send(&far, b"x");
     let use_one = || -> Verdict {
+        let pending = Pending::new(&lab.backend()?).ok();
         let mut backend = lab.backend()?;
         let (waker, _) = (backend.waker(), backend.raw_fd());
         register(&mut backend, A, &near, Ready::READ, Mode::Level);

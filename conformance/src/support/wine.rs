@@ -31,6 +31,18 @@ pub(crate) fn tells_no_refusals() -> bool {
     is_here()
 }
 
+/// What cannot be sent, as the connection is none or none any more, is always a reset:
+/// Wine knows no other word for `EPIPE`.
+pub(crate) fn says_reset_for_a_broken_pipe() -> bool {
+    is_here()
+}
+
+/// A source that has performed an operation is its backend's for ever: Wine cannot take a
+/// socket or a file from one completion port to another.
+pub(crate) fn binds_sources_for_ever() -> bool {
+    is_here()
+}
+
 #[cfg(unix)]
 fn is_here() -> bool {
     false

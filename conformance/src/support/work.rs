@@ -36,6 +36,8 @@ impl Work {
             OpKind::Poll => poll(),
             OpKind::Read => read(),
             OpKind::Write => write(),
+            #[cfg(windows)]
+            OpKind::ConnectNamedPipe => platform::connect_named_pipe(),
             OpKind::Fsync => on_file(|source| Op::Fsync { source, data_only: false }, 9),
             OpKind::Ftruncate => on_file(|source| Op::Ftruncate { source, len: 3 }, 3),
             OpKind::OpenAt => open(),
@@ -354,13 +356,46 @@ mod platform {
 #[cfg(windows)]
 mod platform {
     use std::ffi::c_void;
-    use std::fs::File;
-    use std::io::IoSliceMut;
+    use std::fs::{File, OpenOptions};
+    use std::io::{IoSliceMut, Read, Write};
     use std::net::TcpStream;
     use std::os::windows::io::{FromRawHandle, FromRawSocket, RawHandle, RawSocket};
     use std::ptr::{NonNull, null_mut};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
-    use poll_core::{RawMessage, RawSource};
+    use poll_core::{Op, RawMessage, RawSource};
+    use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+    use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX};
+    use windows_sys::Win32::System::Pipes::{CreateNamedPipeW, PIPE_TYPE_BYTE};
+
+    use super::Work;
+
+    /// A client opens the pipe a little later, from another thread.
+    pub(super) fn connect_named_pipe() -> Work {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!(r"\\.\pipe\conformance-{}-{count}", std::process::id());
+        let wide: Vec<u16> = name.encode_utf16().chain([0]).collect();
+        let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED;
+        // SAFETY: the name ends with a NUL, and no attributes are given.
+        let pipe = unsafe {
+            CreateNamedPipeW(wide.as_ptr(), access, PIPE_TYPE_BYTE, 1, 4096, 4096, 0, null_mut())
+        };
+        assert_ne!(pipe, INVALID_HANDLE_VALUE, "{}", std::io::Error::last_os_error());
+        let mut pipe = owned_file(pipe as usize);
+        let op = Op::ConnectNamedPipe { pipe: RawSource::of_handle(&pipe) };
+        let client = std::thread::spawn(move || {
+            OpenOptions::new().read(true).write(true).open(name).expect("a pipe to open")
+        });
+        Work::new(op, move |result| {
+            assert_eq!(result, Ok(0), "a client for a named pipe");
+            let mut client = client.join().expect("the client's thread");
+            client.write_all(b"hello").expect("a pipe with a server");
+            let mut text = [0; 5];
+            pipe.read_exact(&mut text).expect("a pipe with a client");
+            assert_eq!(&text, b"hello");
+        })
+    }
 
     /// A `WSAMSG`.
     #[repr(C)]
