@@ -11,9 +11,9 @@ use std::io;
 
 use poll_core::RawSource;
 use windows_sys::Wdk::Storage::FileSystem::{
-    FILE_COMPLETION_INFORMATION, FileCompletionInformation,
-    FileIoCompletionNotificationInformation, FileReplaceCompletionInformation,
-    NtQueryInformationFile, NtSetInformationFile,
+    FILE_COMPLETION_INFORMATION, FILE_SYNCHRONOUS_IO_ALERT, FILE_SYNCHRONOUS_IO_NONALERT,
+    FileCompletionInformation, FileIoCompletionNotificationInformation, FileModeInformation,
+    FileReplaceCompletionInformation, NtQueryInformationFile, NtSetInformationFile,
 };
 use windows_sys::Win32::Foundation::{
     HANDLE, NTSTATUS, STATUS_INVALID_INFO_CLASS, STATUS_INVALID_PARAMETER, STATUS_NOT_IMPLEMENTED,
@@ -94,7 +94,8 @@ fn bind(port: &Port, file: HANDLE, known: bool) -> Result<(), Refusal> {
             status => return Err(Refusal::Failed(code_of(status))),
         }
     }
-    if known && cannot_replace {
+    // It is still the same, or another one with that number that takes no operations.
+    if known && cannot_replace && !is_synchronous(file) {
         return Ok(());
     }
     let why = "this handle takes no operations: it was opened without FILE_FLAG_OVERLAPPED, or \
@@ -111,14 +112,21 @@ fn set(file: HANDLE, port: &Port, class: i32) -> NTSTATUS {
 }
 
 fn skips_packets(file: HANDLE) -> bool {
+    flags(file, FileIoCompletionNotificationInformation) & FILE_SKIP_COMPLETION_PORT_ON_SUCCESS != 0
+}
+
+fn is_synchronous(file: HANDLE) -> bool {
+    let synchronous = FILE_SYNCHRONOUS_IO_ALERT | FILE_SYNCHRONOUS_IO_NONALERT;
+    flags(file, FileModeInformation) & synchronous != 0
+}
+
+/// What the system says of a file that fits 32 bits. None, if it says nothing.
+fn flags(file: HANDLE, class: i32) -> u32 {
     let (mut outcome, mut flags) = (IO_STATUS_BLOCK::default(), 0u32);
-    let class = FileIoCompletionNotificationInformation;
-    let flags_ptr = (&raw mut flags).cast();
+    let (flags_ptr, len) = ((&raw mut flags).cast(), size_of::<u32>() as u32);
     // SAFETY: the pointers are to local variables, and the call is synchronous.
-    let status = unsafe {
-        NtQueryInformationFile(file, &mut outcome, flags_ptr, size_of::<u32>() as u32, class)
-    };
-    status == STATUS_SUCCESS && flags & FILE_SKIP_COMPLETION_PORT_ON_SUCCESS != 0
+    let status = unsafe { NtQueryInformationFile(file, &mut outcome, flags_ptr, len, class) };
+    if status == STATUS_SUCCESS { flags } else { 0 }
 }
 
 /// True if the handle is a file's, and not a pipe's or a device's.

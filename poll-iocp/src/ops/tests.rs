@@ -530,6 +530,37 @@ fn a_number_that_is_used_again_is_bound_again() {
     assert!(sources.len() < 20, "the system has used no number twice");
 }
 
+/// The number of a socket may come to be that of a file that takes no operations.
+#[test]
+fn a_number_that_was_a_socket_s_may_be_a_file_s() {
+    let (mut memory, mut byte) = (vec![0; 16], vec![0; 1]);
+    let (buf, mut list) = (RawBuf::filling(&mut memory), [lent_slice(&mut byte)]);
+    let mut iocp = Iocp::new().unwrap();
+    let (near, mut far) = tcp_pair();
+    let was = RawSource::of(&near);
+    submit(&mut iocp, A, Op::Recv { source: was, buf });
+    far.write_all(b"hello").unwrap();
+    assert_eq!(end(&mut iocp, A), Ok(5));
+    drop(near);
+    let files: Vec<_> = (0..64).map(|index| temporary(&format!("n{index}"), b"x", 0)).collect();
+    let reused = files.iter().map(|(file, _)| RawSource::of_handle(file)).find(|is| *is == was);
+    if let Some(source) = reused {
+        let op = Op::Read { source, bufs: RawBufs::filling(&mut list), offset: Some(0) };
+        // SAFETY: what is lent outlives the backend.
+        let error = unsafe { iocp.submit(A, op) }.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    } else {
+        // Not `eprintln!`: the test harness would swallow it.
+        let _ = io::stderr().write_all(b"skip: the number of the socket was not used again\n");
+    }
+    quiet(&mut iocp);
+    drop(iocp);
+    for (file, path) in files {
+        drop(file);
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
 #[test]
 fn only_a_listener_s_own_errors_end_accepting() {
     assert!(accept::is_ones_own(windows_sys::Win32::Networking::WinSock::WSAECONNRESET));
