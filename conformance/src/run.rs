@@ -18,7 +18,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 14] = [
+const ALONE: [&str; 15] = [
     "embedding",
     "panics::in_a_signal",
     "polls::a_thousand_at_once",
@@ -28,6 +28,7 @@ const ALONE: [&str; 14] = [
     "tcp::a_thousand_connections_at_once",
     "tcp::no_descriptor_is_left_behind",
     "tcp::out_of_descriptors_turns_peers_away",
+    "terminals",
     "timeouts::are_not_absurdly_late",
     "timeouts::zero_does_not_wait",
     "udp::no_descriptor_is_left_behind",
@@ -41,7 +42,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 30] = [
+pub const POINTS: [&str; 31] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -72,6 +73,7 @@ pub const POINTS: [&str; 30] = [
     "UDP",
     "Names",
     "Platform",
+    "Terminals",
 ];
 
 /// One case for one kind of backend.

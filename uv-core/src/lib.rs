@@ -35,6 +35,7 @@
 //! | other threads | [`Async`], [`Channel`] |
 //! | the network | [`Tcp`] with the verbs of [`Stream`], [`Udp`] |
 //! | other processes | [`Pipe`] with the verbs of [`Stream`] |
+//! | terminals | [`Tty`] with the verbs of [`Stream`], [`guess_handle`] |
 //! | descriptors of others | [`Poll`] |
 //! | signals | [`Signal`] |
 //! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
@@ -43,7 +44,7 @@
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Not here yet: terminals, processes, watchers of files. Sockets work by readiness on every
+//! Not here yet: processes, watchers of files. Sockets work by readiness on every
 //! backend, also where the backend could perform operations.
 //!
 //! # Behaviour
@@ -84,8 +85,9 @@ pub use buffers::{IoBuf, IoBufMut};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Datagram, Ecn,
-    Handle, HandleList, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd, Poll, PollEvents,
-    Prepare, Sender, Signal, Tcp, Timer, Udp, UdpBind, UdpError, pipe_pair, socket_pair,
+    Guess, Handle, HandleList, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd, Poll,
+    PollEvents, Prepare, Sender, Signal, Tcp, Timer, Tty, TtyMode, Udp, UdpBind, UdpError,
+    WindowSize, guess_handle, pipe_pair, socket_pair,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

@@ -23,6 +23,7 @@ pub mod silence;
 pub mod streams;
 pub mod surroundings;
 pub mod tcp;
+pub mod terminals;
 pub mod time;
 pub mod timeouts;
 pub mod timers;
@@ -487,6 +488,27 @@ macro_rules! __list_of_cases {
                 random_bytes_fill_the_buffer
                 waiting_random_requests_can_be_cancelled
                 too_many_random_bytes_are_refused;
+            31 terminals:
+                lines_come_when_they_end
+                keys_come_as_they_are_typed
+                a_wire_changes_nothing
+                the_callers_descriptor_stays_as_it_is
+                a_master_is_a_terminal_too
+                the_window_has_a_size
+                what_nobody_reads_waits
+                directions_are_those_of_the_descriptor
+                a_terminal_has_no_peers
+                the_mode_is_restored
+                several_handles_restore_the_first_mode
+                a_reset_restores_all_modes
+                the_end_of_the_program_restores_the_mode
+                a_hang_up_is_the_end
+                any_callback_may_close
+                no_descriptor_is_left_behind
+                consoles_are_read
+                consoles_are_written
+                what_is_no_terminal_is_refused
+                descriptors_are_told_apart;
         }
     };
 }

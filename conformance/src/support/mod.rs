@@ -11,6 +11,8 @@ pub(crate) mod limits;
 pub(crate) mod loops;
 pub(crate) mod observe;
 pub(crate) mod operations;
+#[cfg(unix)]
+pub(crate) mod ptys;
 pub(crate) mod scenes;
 #[cfg(unix)]
 pub(crate) mod signals;

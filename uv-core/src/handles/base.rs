@@ -6,7 +6,7 @@ use std::io;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::handles::{Async, Check, Idle, Pipe, Poll, Prepare, Signal, Tcp, Timer, Udp};
+use crate::handles::{Async, Check, Idle, Pipe, Poll, Prepare, Signal, Tcp, Timer, Tty, Udp};
 use crate::{Loop, error};
 
 /// The part of a handle's state that the loop itself looks at: when it was made, and
@@ -156,6 +156,8 @@ handles! {
     Pipe "pipe";
     /// A [`Udp`].
     Udp "udp";
+    /// A [`Tty`].
+    Tty "tty";
 }
 
 impl Sealed for AnyHandle {

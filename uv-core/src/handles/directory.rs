@@ -72,7 +72,9 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Async(_) => self.asyncs.slots.get(key)?.base,
             AnyHandle::Poll(_) => self.polls.get(key)?.base,
             AnyHandle::Signal(_) => self.signals.slots.get(key)?.base,
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => self.streams.slots.get(key)?.base,
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.streams.slots.get(key)?.base
+            }
             AnyHandle::Udp(_) => self.udps.get(key)?.base,
         })
     }
@@ -93,7 +95,9 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Async(_) => &mut self.asyncs.slots.get_mut(key)?.base,
             AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
             AnyHandle::Signal(_) => &mut self.signals.slots.get_mut(key)?.base,
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => &mut self.streams.slots.get_mut(key)?.base,
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                &mut self.streams.slots.get_mut(key)?.base
+            }
             AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
@@ -115,7 +119,7 @@ impl<B: Backend> Loop<B> {
                 Ok(())
             }
             AnyHandle::Signal(signal) => signal.stop(self),
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => {
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
                 self.stop_stream(handle.key());
                 Ok(())
             }
@@ -138,7 +142,9 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
             AnyHandle::Poll(_) => drop(self.polls.remove(key)),
             AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => drop(self.streams.slots.remove(key)),
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                drop(self.streams.slots.remove(key))
+            }
             AnyHandle::Udp(_) => drop(self.udps.remove(key)),
         }
     }
@@ -147,7 +153,9 @@ impl<B: Backend> Loop<B> {
     /// now. A panic leaves the rest for the next closing phase.
     pub(crate) fn settle_handle(&mut self, handle: AnyHandle) {
         match handle {
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => self.settle_stream(handle.key()),
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.settle_stream(handle.key())
+            }
             AnyHandle::Udp(udp) => self.tell_sends(udp),
             _ => {}
         }

@@ -10,6 +10,7 @@ mod poll;
 mod signal;
 mod tcp;
 mod timer;
+mod tty;
 mod udp;
 mod watcher;
 
@@ -22,6 +23,7 @@ pub use poll::{AsSource, Poll, PollEvents};
 pub use signal::Signal;
 pub use tcp::{BindFlags, Keepalive, Tcp};
 pub use timer::Timer;
+pub use tty::{Guess, Tty, TtyMode, WindowSize, guess_handle};
 pub use udp::{Datagram, Ecn, Udp, UdpBind, UdpError};
 pub use watcher::{Check, Idle, Prepare};
 

@@ -1,4 +1,5 @@
-//! Streams: what connections and listeners have in common, of TCP and of pipes.
+//! Streams: what connections and listeners have in common, of TCP and of
+//! pipes, and terminals with them.
 //!
 //! ```text
 //!             connect                        shutdown          close
@@ -29,7 +30,7 @@ use socket2::Socket;
 
 use crate::arena::Arena;
 use crate::callback::{Once, Repeated};
-use crate::handles::{AnyHandle, Base, Pipe, PipeOptions, Tcp, TcpOptions};
+use crate::handles::{AnyHandle, Base, Pipe, PipeOptions, Tcp, TcpOptions, Tty};
 use crate::sources::Owner;
 use crate::sys::Transport;
 use crate::{Loop, error};
@@ -68,6 +69,7 @@ bitflags! {
 pub(crate) enum Kind {
     Tcp,
     Pipe,
+    Tty,
 }
 
 impl Kind {
@@ -75,6 +77,7 @@ impl Kind {
         match self {
             Kind::Tcp => Tcp(key).into(),
             Kind::Pipe => Pipe(key).into(),
+            Kind::Tty => Tty(key).into(),
         }
     }
 }

@@ -11,6 +11,8 @@ pub(super) enum Kind {
     /// A socket without connections or without streams.
     Datagram,
     Pipe,
+    /// Either end of a terminal.
+    Terminal,
     /// What Linux cannot poll: with its device and inode, to know it again.
     File(u64, u64),
     Other,
@@ -35,6 +37,8 @@ impl Kind {
             libc::S_IFSOCK if socket_type(fd) == libc::SOCK_DGRAM => Kind::Datagram,
             libc::S_IFSOCK => Kind::Stream,
             libc::S_IFIFO => Kind::Pipe,
+            // SAFETY: no memory is passed.
+            libc::S_IFCHR if unsafe { libc::isatty(fd) } == 1 => Kind::Terminal,
             _ => Kind::Other,
         })
     }
@@ -84,7 +88,7 @@ fn read(kind: Kind, fd: RawFd, polled: i16, mark: Option<i64>) -> Option<Fired> 
     let data = i64::from(unread(fd));
     let end = match kind {
         Kind::Stream => libc::POLLRDHUP,
-        Kind::Pipe => libc::POLLHUP,
+        Kind::Pipe | Kind::Terminal => libc::POLLHUP,
         _ => 0,
     };
     if polled & end != 0 {
@@ -102,6 +106,9 @@ fn write(kind: Kind, polled: i16) -> Option<Fired> {
     match kind {
         Kind::File(..) => Some(Fired::default()),
         Kind::Stream if both_ended => Some(Fired { flags: EV_EOF, fflags: error(polled), data: 0 }),
+        Kind::Terminal if polled & libc::POLLHUP != 0 => {
+            Some(Fired { flags: EV_EOF, ..Fired::default() })
+        }
         Kind::Pipe if polled & libc::POLLERR != 0 => {
             Some(Fired { flags: EV_EOF, ..Fired::default() })
         }

@@ -11,6 +11,7 @@ pub(crate) mod random;
 mod signals;
 mod sockets;
 mod transport;
+mod tty;
 mod udp;
 
 use std::io;
@@ -38,6 +39,8 @@ pub(crate) use sockets::{
 };
 
 pub(crate) use transport::Transport;
+
+pub(crate) use tty::{AsDescriptor, Terminal, guess, reset_mode};
 
 pub(crate) use udp::{code, disconnect, join_source_v4, leave_source_v4, share_address};
 

@@ -184,10 +184,10 @@ fn sigaction(signum: i32, action: Option<&libc::sigaction>) -> io::Result<libc::
 }
 
 /// All signals are blocked in this thread until this is dropped.
-struct AllBlocked(libc::sigset_t);
+pub(super) struct AllBlocked(libc::sigset_t);
 
 impl AllBlocked {
-    fn new() -> AllBlocked {
+    pub(super) fn new() -> AllBlocked {
         let mut all = MaybeUninit::uninit();
         // SAFETY: initialises the set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
@@ -221,12 +221,12 @@ fn errno_location() -> *mut libc::c_int {
     }
 }
 
-fn errno() -> libc::c_int {
+pub(super) fn errno() -> libc::c_int {
     // SAFETY: valid for this thread, see `errno_location`.
     unsafe { *errno_location() }
 }
 
-fn set_errno(errno: libc::c_int) {
+pub(super) fn set_errno(errno: libc::c_int) {
     // SAFETY: valid for this thread, see `errno_location`.
     unsafe { *errno_location() = errno }
 }

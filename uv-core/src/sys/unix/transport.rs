@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use socket2::Socket;
 
 use super::SEND_FLAGS;
+use super::tty::{Saved, is_hung_up};
 
 /// The descriptor of a stream. All have the verbs of [`Socket`]; those that only sockets
 /// know fail on others.
@@ -19,16 +20,20 @@ pub(crate) struct Transport {
     is_socket: bool,
     /// A standard stream that was taken over: the process's, so that it stays open.
     keep: bool,
+    /// What a terminal was like before its mode was changed.
+    pub(super) saved: Option<Saved>,
 }
 
 impl From<Socket> for Transport {
     fn from(socket: Socket) -> Transport {
-        Transport { socket: ManuallyDrop::new(socket), is_socket: true, keep: false }
+        Transport { socket: ManuallyDrop::new(socket), is_socket: true, keep: false, saved: None }
     }
 }
 
 impl Drop for Transport {
     fn drop(&mut self) {
+        // Restored through the descriptor, and so before that is closed.
+        drop(self.saved.take());
         if !self.keep {
             // SAFETY: nobody uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.socket) };
@@ -45,7 +50,14 @@ impl Deref for Transport {
 }
 
 impl Transport {
-    /// A descriptor that is no socket: a terminal, a pipe.
+    /// A terminal that was opened for the stream, which closes it whatever its number.
+    pub(super) fn terminal(fd: OwnedFd) -> Transport {
+        let mut transport = Transport::from(Socket::from(fd));
+        transport.is_socket = false;
+        transport
+    }
+
+    /// A descriptor that is no socket, and that somebody else has made: a pipe.
     pub(crate) fn plain(fd: OwnedFd) -> Transport {
         let mut transport = Transport::adopted(fd.into());
         transport.is_socket = false;
@@ -54,8 +66,9 @@ impl Transport {
 
     /// A socket that somebody else has made.
     pub(crate) fn adopted(socket: Socket) -> Transport {
-        let keep = socket.as_raw_fd() <= libc::STDERR_FILENO;
-        Transport { socket: ManuallyDrop::new(socket), is_socket: true, keep }
+        let mut transport = Transport::from(socket);
+        transport.keep = transport.as_raw_fd() <= libc::STDERR_FILENO;
+        transport
     }
 
     /// True if `recv` and `send` are for it.
@@ -68,11 +81,17 @@ impl Transport {
         if self.is_socket {
             return io::Read::read(&mut &*self.socket, memory);
         }
+        let fd = self.socket.as_raw_fd();
         // SAFETY: the kernel writes no more than the length of `memory`.
-        let count = unsafe {
-            libc::read(self.socket.as_raw_fd(), memory.as_mut_ptr().cast(), memory.len())
-        };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+        let count = unsafe { libc::read(fd, memory.as_mut_ptr().cast(), memory.len()) };
+        match usize::try_from(count) {
+            Ok(count) => Ok(count),
+            Err(_) => match io::Error::last_os_error() {
+                // A pseudo-terminal that nobody is at any more: its end, whichever side it is.
+                error if error.raw_os_error() == Some(libc::EIO) && is_hung_up(fd) => Ok(0),
+                error => Err(error),
+            },
+        }
     }
 
     /// Writes once, what goes.
