@@ -18,9 +18,14 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 15] = [
+const ALONE: [&str; 20] = [
     "embedding",
     "panics::in_a_signal",
+    "platform::a_title_is_shown",
+    "platform::memory_adds_up",
+    "platform::priorities_can_be_lowered",
+    "platform::temporary_files_go_where_they_are_told",
+    "platform::too_many_random_bytes_are_refused",
     "polls::a_thousand_at_once",
     "scale",
     "signals",

@@ -42,6 +42,7 @@
 //! | secrets | [`Loop::random`], [`random`] |
 //! | files | [`fs`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
+//! | the machine | [`system`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
 //! Not here yet: processes, watchers of files. Sockets work by readiness on every
@@ -78,6 +79,7 @@ pub mod signum;
 mod sources;
 mod streams;
 mod sys;
+pub mod system;
 mod wheel;
 
 pub use backends::DefaultBackend;

@@ -487,7 +487,17 @@ macro_rules! __list_of_cases {
             30 platform:
                 random_bytes_fill_the_buffer
                 waiting_random_requests_can_be_cancelled
-                too_many_random_bytes_are_refused;
+                too_many_random_bytes_are_refused
+                processors_are_known
+                memory_adds_up
+                use_is_counted
+                the_system_has_names
+                interfaces_have_addresses
+                users_and_groups_are_found
+                a_title_is_shown
+                priorities_can_be_lowered
+                threads_can_be_told_apart
+                temporary_files_go_where_they_are_told;
             31 terminals:
                 lines_come_when_they_end
                 keys_come_as_they_are_typed

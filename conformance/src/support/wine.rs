@@ -43,6 +43,12 @@ pub(crate) fn binds_sources_for_ever() -> bool {
     is_here()
 }
 
+/// A thread that is bound to a processor may run on another for a while: Wine passes the
+/// wish on to the thread's host, and returns.
+pub(crate) fn ignores_affinity() -> bool {
+    is_here()
+}
+
 #[cfg(unix)]
 fn is_here() -> bool {
     false

@@ -4,15 +4,20 @@
 
 pub(crate) mod control;
 pub(crate) mod fs;
+pub(crate) mod interfaces;
 pub(crate) mod names;
 mod passing;
 mod pipes;
 pub(crate) mod random;
 mod signals;
 mod sockets;
+pub(crate) mod system;
+pub(crate) mod threads;
+pub(crate) mod title;
 mod transport;
 mod tty;
 mod udp;
+pub(crate) mod users;
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -3,15 +3,20 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod fs;
+pub(crate) mod interfaces;
 pub(crate) mod names;
 mod passing;
 mod pipes;
 pub(crate) mod random;
 mod signals;
 mod sockets;
+pub(crate) mod system;
+pub(crate) mod threads;
+pub(crate) mod title;
 mod transport;
 mod tty;
 mod udp;
+pub(crate) mod users;
 
 use std::io;
 
@@ -79,4 +84,27 @@ pub(crate) fn forks() -> u32 {
 pub(crate) fn text(units: &[u16]) -> String {
     let end = units.iter().position(|&unit| unit == 0).unwrap_or(units.len());
     String::from_utf16_lossy(&units[..end])
+}
+
+/// A text of the system's that ends with NUL.
+///
+/// # Safety
+///
+/// `from` points to such a text.
+unsafe fn text_at(from: *const u16) -> String {
+    let (mut units, mut at) = (Vec::new(), from);
+    loop {
+        // SAFETY: within the text, by the caller's promise.
+        match unsafe { at.read() } {
+            0 => return String::from_utf16_lossy(&units),
+            unit => units.push(unit),
+        }
+        // SAFETY: not at the NUL yet.
+        at = unsafe { at.add(1) };
+    }
+}
+
+/// A text as the system takes it: with a NUL at its end.
+fn wide(text: &str) -> Vec<u16> {
+    text.encode_utf16().chain([0]).collect()
 }

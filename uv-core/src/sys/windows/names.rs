@@ -141,24 +141,15 @@ pub(crate) fn getnameinfo(address: SocketAddr, flags: NameFlags) -> io::Result<N
 }
 
 fn wide(text: &CStr) -> Vec<u16> {
-    text.to_string_lossy().encode_utf16().chain([0]).collect()
+    super::wide(&text.to_string_lossy())
 }
 
 fn name_of(entry: &ADDRINFOW) -> Option<String> {
     if entry.ai_canonname.is_null() {
         return None;
     }
-    let mut units = Vec::new();
-    let mut at = entry.ai_canonname;
-    loop {
-        // SAFETY: within the name, which ends with NUL.
-        match unsafe { at.read() } {
-            0 => return Some(String::from_utf16_lossy(&units)),
-            unit => units.push(unit),
-        }
-        // SAFETY: not at the NUL yet.
-        at = unsafe { at.add(1) };
-    }
+    // SAFETY: the resolver's texts end with NUL.
+    Some(unsafe { super::text_at(entry.ai_canonname) })
 }
 
 fn address_of(entry: &ADDRINFOW) -> Option<SocketAddr> {

@@ -1,4 +1,4 @@
-//! Point 30: random bytes, and what the system says of itself.
+//! Random bytes.
 
 use std::io::ErrorKind;
 

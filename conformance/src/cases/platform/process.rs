@@ -1,0 +1,157 @@
+//! This process and its threads.
+
+use std::io::ErrorKind;
+use std::thread;
+
+use poll_core::Backend;
+use uv_core::system::{self, ThreadPriority, priority};
+
+#[cfg(unix)]
+use crate::support::child::Child;
+#[cfg(unix)]
+use crate::support::observe::SOON;
+use crate::{Lab, Skip, Verdict};
+
+/// A title can be set, as long or as short as one likes, and is what tools show.
+pub fn a_title_is_shown<T: Backend>(lab: &Lab<T>) -> Verdict {
+    drop(lab.backend()?);
+    let before = match system::process_title() {
+        // A program of Windows without a console.
+        Err(error) if cfg!(windows) => return Err(Skip::because(error.to_string())),
+        title => title.expect("a title"),
+    };
+    assert!(cfg!(windows) || !before.is_empty(), "the first argument");
+    let long = "a title that is longer than any arguments were: ".repeat(20);
+    for title in ["short", &long, "", "ünïcödé"] {
+        if cfg!(windows) && title.is_empty() {
+            continue; // Not every console has one without.
+        }
+        system::set_process_title(title).expect("a title");
+        assert_eq!(system::process_title().expect("a title"), title);
+        #[cfg(target_os = "linux")]
+        {
+            let name = std::fs::read("/proc/self/comm").expect("/proc");
+            let (kept, _) = title.as_bytes().split_at(title.len().min(15));
+            assert_eq!(name.strip_suffix(b"\n"), Some(kept), "the process's name");
+            let line = std::fs::read("/proc/self/cmdline").expect("/proc");
+            let arguments: Vec<String> = std::env::args().collect();
+            let (set, unset) = (format!("{title}\0"), arguments.join("\0") + "\0");
+            let line = String::from_utf8_lossy(&line);
+            assert!(line == set || line == unset, "the command line: {line:?}");
+        }
+    }
+    assert!(std::env::args().next().is_some_and(|first| !first.starts_with("short")));
+    let refused = system::set_process_title("a\0b").map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::InvalidInput));
+    system::set_process_title(&before).expect("a title");
+    Ok(())
+}
+
+/// Processes have a priority, which can be lowered.
+pub fn priorities_can_be_lowered<T: Backend>(lab: &Lab<T>) -> Verdict {
+    drop(lab.backend()?);
+    for wrong in [20, -21, i32::MAX] {
+        let refused = system::set_process_priority(0, wrong).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::InvalidInput), "{wrong}");
+    }
+    assert!(system::process_priority(u32::MAX >> 2).is_err(), "there is no such process");
+    let lower = || {
+        let before = system::process_priority(0).expect("a priority");
+        assert_eq!(system::process_priority(std::process::id()).expect("a priority"), before);
+        let lower = if before < priority::BELOW_NORMAL { priority::BELOW_NORMAL } else { before };
+        system::set_process_priority(0, lower).expect("a lower priority");
+        assert_eq!(system::process_priority(0).expect("a priority"), lower);
+        before
+    };
+    // It may not be raised again: that is for a process that ends.
+    #[cfg(unix)]
+    Child::fork(move || {
+        lower();
+        Ok(())
+    })
+    .join(SOON)?;
+    #[cfg(not(unix))]
+    system::set_process_priority(0, lower()).expect("the priority of before");
+    let parent = system::parent_id().expect("a parent");
+    assert_ne!(parent, std::process::id());
+    Ok(())
+}
+
+/// A thread can be named, bound to a processor and slowed down.
+pub fn threads_can_be_told_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
+    drop(lab.backend()?);
+    let thread = thread::spawn(|| -> Verdict {
+        system::set_thread_name("a thread").expect("a name");
+        assert_eq!(system::thread_name().expect("a name"), "a thread");
+        system::set_thread_name(&"long".repeat(50)).expect("a name to be cut");
+        assert!(system::thread_name().expect("a name").starts_with("longlonglonglon"));
+        let refused = system::set_thread_name("a\0b").map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::InvalidInput));
+
+        assert!(system::thread_priority().is_ok(), "every thread has one");
+        system::set_thread_priority(ThreadPriority::Lowest).expect("a low priority");
+        if cfg!(any(target_os = "linux", windows)) {
+            let lowest = system::thread_priority().expect("a priority");
+            assert_eq!(lowest, ThreadPriority::Lowest);
+        }
+
+        let cpus = match system::thread_affinity() {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return Err(Skip::because(error.to_string()));
+            }
+            cpus => cpus.expect("processors"),
+        };
+        let last = *cpus.last().expect("at least one");
+        assert_eq!(system::set_thread_affinity(&[last]).expect("a processor"), cpus);
+        assert_eq!(system::thread_affinity().expect("a processor"), [last]);
+        if let Ok(now) = system::current_cpu()
+            && !crate::support::wine::ignores_affinity()
+        {
+            assert_eq!(now, last, "where it runs");
+        }
+        assert!(system::set_thread_affinity(&[]).is_err(), "nowhere to run");
+        assert!(system::set_thread_affinity(&[1 << 20]).is_err(), "no such processor");
+        assert_eq!(system::thread_affinity().expect("a processor"), [last], "as it was");
+        system::set_thread_affinity(&cpus).expect("all of them again");
+        Ok(())
+    });
+    thread.join().expect("a thread that passes")
+}
+
+/// Temporary files go where the first of four variables says, else to `/tmp`.
+#[cfg(unix)]
+pub fn temporary_files_go_where_they_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use std::path::Path;
+
+    drop(lab.backend()?);
+    let child = Child::fork(|| {
+        const VARIABLES: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"];
+        for name in VARIABLES {
+            // SAFETY: a forked child has one thread.
+            unsafe { std::env::remove_var(name) };
+        }
+        let default = if cfg!(target_os = "android") { "/data/local/tmp" } else { "/tmp" };
+        assert_eq!(system::temp_dir(), Path::new(default));
+        for name in VARIABLES.into_iter().rev() {
+            // SAFETY: a forked child has one thread.
+            unsafe { std::env::set_var(name, format!("/of/{name}/")) };
+            let told = format!("/of/{name}");
+            assert_eq!(system::temp_dir(), Path::new(&told), "it comes before those behind it");
+        }
+        // SAFETY: a forked child has one thread.
+        unsafe { std::env::set_var("TMPDIR", "/") };
+        assert_eq!(system::temp_dir(), Path::new("/"));
+        Ok(())
+    });
+    child.join(SOON)
+}
+
+/// Temporary files go where the system says, without a slash at its end.
+#[cfg(not(unix))]
+pub fn temporary_files_go_where_they_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+    drop(lab.backend()?);
+    let path = system::temp_dir();
+    assert!(path.is_absolute() && path.is_dir(), "{}", path.display());
+    assert!(!path.to_string_lossy().ends_with('\\'), "{}", path.display());
+    Ok(())
+}

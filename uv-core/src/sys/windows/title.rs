@@ -1,0 +1,29 @@
+//! The title of the console's window.
+
+use std::io;
+
+use windows_sys::Win32::System::Console::{GetConsoleTitleW, SetConsoleTitleW};
+
+use super::{text, wide};
+
+pub(crate) fn get(_kept: Option<&str>) -> io::Result<String> {
+    let mut title = [0_u16; 8192];
+    // SAFETY: writes no more than the length given.
+    match unsafe { GetConsoleTitleW(title.as_mut_ptr(), title.len() as u32) } {
+        // An empty title, or an error.
+        0 => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(0) => Ok(String::new()),
+            error => Err(error),
+        },
+        _ => Ok(text(&title)),
+    }
+}
+
+pub(crate) fn set(title: &str) -> io::Result<()> {
+    let title = wide(title);
+    // SAFETY: reads a text that ends with NUL.
+    match unsafe { SetConsoleTitleW(title.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

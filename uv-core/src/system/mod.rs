@@ -1,0 +1,90 @@
+//! What the system says of itself and of this process.
+//!
+//! ```
+//! use uv_core::system;
+//!
+//! let machine = system::uname()?;
+//! println!("{} {} on {}", machine.sysname, machine.release, system::hostname()?);
+//! println!("{} of {} bytes are free", system::free_memory()?, system::total_memory()?);
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! What `std` has is not here: the working directory, the environment, the home directory,
+//! the executable's path, the process's number, clocks, how many threads to start.
+
+mod cpu;
+mod interfaces;
+mod memory;
+mod process;
+mod threads;
+mod usage;
+mod users;
+
+use std::io;
+
+use crate::sys;
+
+pub use cpu::{CpuInfo, CpuTimes, cpu_info, load_average};
+pub use interfaces::{InterfaceAddress, interface_addresses, interface_name};
+pub(crate) use memory::MemoryLimit;
+pub use memory::{
+    available_memory, constrained_memory, free_memory, resident_memory, total_memory,
+};
+pub use process::{
+    parent_id, priority, process_priority, process_title, set_process_priority, set_process_title,
+};
+pub use threads::{
+    ThreadPriority, current_cpu, set_thread_affinity, set_thread_name, set_thread_priority,
+    thread_affinity, thread_name, thread_priority,
+};
+pub use usage::{ResourceUsage, resource_usage, thread_resource_usage, uptime};
+pub use users::{Group, User, current_user, group, temp_dir, user};
+
+/// The names of a system: what [`uname`] gives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Uname {
+    /// The system: `Linux`, `FreeBSD`, `Darwin`, `Windows_NT`.
+    pub sysname: String,
+    /// Its release: `6.1.0`.
+    pub release: String,
+    /// Which version of that release.
+    pub version: String,
+    /// The machine: `x86_64`.
+    pub machine: String,
+}
+
+/// Which system this is.
+///
+/// ```
+/// let system = uv_core::system::uname()?;
+/// # #[cfg(target_os = "linux")]
+/// assert_eq!(system.sysname, "Linux");
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// The system's.
+pub fn uname() -> io::Result<Uname> {
+    sys::system::uname()
+}
+
+/// The name of this machine.
+///
+/// ```
+/// println!("this is {}", uv_core::system::hostname()?);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// The system's.
+pub fn hostname() -> io::Result<String> {
+    sys::system::hostname()
+}
+
+/// What a function says that this system has no means for.
+#[cfg(not(any(target_os = "freebsd", windows)))]
+pub(crate) fn unsupported(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, format!("this system does not tell {what}"))
+}

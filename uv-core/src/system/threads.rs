@@ -1,0 +1,154 @@
+//! The calling thread: where it runs, how urgently, under which name.
+
+use std::io;
+
+use crate::sys;
+
+/// How urgently a thread runs, compared with the other threads of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ThreadPriority {
+    /// As little as possible.
+    Lowest,
+    /// Below normal.
+    BelowNormal,
+    /// As threads begin.
+    Normal,
+    /// Above normal.
+    AboveNormal,
+    /// As much as possible.
+    Highest,
+}
+
+/// The processors that the calling thread may run on, by number.
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// # if cfg!(any(target_vendor = "apple", target_os = "openbsd")) { return Ok(()); }
+/// assert!(!uv_core::system::thread_affinity()?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// `Unsupported` on Apple's systems and OpenBSD; the system's.
+pub fn thread_affinity() -> io::Result<Vec<usize>> {
+    sys::threads::affinity()
+}
+
+/// Lets the calling thread run on these processors only; gives those of before.
+///
+/// ```
+/// use uv_core::system::{current_cpu, set_thread_affinity, thread_affinity};
+///
+/// # fn main() -> std::io::Result<()> {
+/// # if cfg!(not(any(target_os = "linux", windows))) { return Ok(()); }
+/// let first = thread_affinity()?[0];
+/// let before = set_thread_affinity(&[first])?;
+/// assert_eq!(current_cpu()?, first);
+/// set_thread_affinity(&before)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// `InvalidInput` if none of them exists; `Unsupported` on Apple's systems and OpenBSD; the
+/// system's.
+pub fn set_thread_affinity(cpus: &[usize]) -> io::Result<Vec<usize>> {
+    let before = sys::threads::affinity()?;
+    sys::threads::set_affinity(cpus)?;
+    Ok(before)
+}
+
+/// The processor that the calling thread runs on at this moment.
+///
+/// ```
+/// # #[cfg(any(target_os = "linux", target_os = "freebsd", windows))]
+/// println!("on processor {}", uv_core::system::current_cpu()?);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `Unsupported` on Apple's systems, NetBSD and OpenBSD; the system's.
+pub fn current_cpu() -> io::Result<usize> {
+    sys::threads::current_cpu()
+}
+
+/// The priority of the calling thread.
+///
+/// ```
+/// use uv_core::system::{ThreadPriority, thread_priority};
+///
+/// assert!(thread_priority()? <= ThreadPriority::Highest);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// The system's.
+pub fn thread_priority() -> io::Result<ThreadPriority> {
+    sys::threads::priority()
+}
+
+/// Sets the priority of the calling thread.
+///
+/// On Linux that is its nice value, which only privileged threads may lower again. Elsewhere
+/// it is its place in the range of its scheduling policy, which may consist of one place: then
+/// any priority is the same.
+///
+/// ```
+/// use uv_core::system::{ThreadPriority, set_thread_priority};
+///
+/// std::thread::spawn(|| set_thread_priority(ThreadPriority::Lowest)).join().unwrap()?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// The system's, if it may not be changed so.
+pub fn set_thread_priority(priority: ThreadPriority) -> io::Result<()> {
+    sys::threads::set_priority(priority)
+}
+
+/// The name of the calling thread, as the system knows it.
+///
+/// ```
+/// use uv_core::system::{set_thread_name, thread_name};
+///
+/// # #[cfg(any(target_os = "linux", target_os = "freebsd"))] {
+/// set_thread_name("listener")?;
+/// assert_eq!(thread_name()?, "listener");
+/// # }
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// The system's; `Unsupported` where it is older than names of threads.
+pub fn thread_name() -> io::Result<String> {
+    sys::threads::name()
+}
+
+/// Names the calling thread, for debuggers and profilers. What is longer than the system
+/// allows (15 bytes on Linux) is cut off.
+///
+/// Threads that are about to be started are named by [`std::thread::Builder::name`].
+///
+/// ```
+/// # #[cfg(unix)]
+/// uv_core::system::set_thread_name("a name that is far too long for Linux")?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `InvalidInput` for a name with NUL bytes; the system's.
+pub fn set_thread_name(name: &str) -> io::Result<()> {
+    if name.contains('\0') {
+        let why = "the name of a thread has no NUL bytes";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    sys::threads::set_name(name)
+}
