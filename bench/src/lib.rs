@@ -100,6 +100,8 @@ pub mod servers;
 pub mod stats;
 pub mod suite;
 pub mod suites;
+#[cfg(target_os = "linux")]
+mod trace;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -64,6 +64,7 @@ pub(crate) struct Loop(*mut sys::uv_loop_t);
 
 impl Loop {
     pub(crate) fn new() -> io::Result<Loop> {
+        allocator::count();
         let raw = Box::into_raw(Box::new(MaybeUninit::<sys::uv_loop_t>::zeroed())).cast();
         let lp = Loop(raw);
         // SAFETY: the memory is the loop's own and stays in place until the drop.
@@ -111,5 +112,64 @@ unsafe extern "C" fn close(handle: *mut sys::uv_handle_t, _: *mut c_void) {
     if closing == 0 {
         // SAFETY: the handle is open.
         unsafe { sys::uv_close(handle, None) };
+    }
+}
+
+/// libuv's allocations are counted with all others.
+mod allocator {
+    use std::ffi::c_void;
+    use std::sync::Once;
+
+    use super::sys;
+    use crate::allocations::note;
+
+    /// Has libuv ask here for memory. It must not have any yet.
+    pub(super) fn count() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: this is the first that is asked of libuv, and the four belong together.
+            unsafe {
+                sys::uv_replace_allocator(Some(malloc), Some(realloc), Some(calloc), Some(free))
+            };
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    fn size(memory: *mut c_void) -> i64 {
+        // SAFETY: null, or memory of the C library's.
+        unsafe { libc::malloc_usable_size(memory) as i64 }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn size(_: *mut c_void) -> i64 {
+        0
+    }
+
+    unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
+        // SAFETY: takes no memory.
+        let memory = unsafe { libc::malloc(bytes) };
+        note(1, size(memory));
+        memory
+    }
+
+    unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+        // SAFETY: takes no memory.
+        let memory = unsafe { libc::calloc(count, bytes) };
+        note(1, size(memory));
+        memory
+    }
+
+    unsafe extern "C" fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void {
+        let before = size(memory);
+        // SAFETY: libuv's promise.
+        let memory = unsafe { libc::realloc(memory, bytes) };
+        note(1, size(memory) - before);
+        memory
+    }
+
+    unsafe extern "C" fn free(memory: *mut c_void) {
+        note(0, -size(memory));
+        // SAFETY: libuv's promise.
+        unsafe { libc::free(memory) };
     }
 }

@@ -13,8 +13,8 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let stdout = io::stdout();
-    match bench::run(&options, &mut stdout.lock()) {
+    // Not locked: a server that is asked about itself answers from another thread.
+    match bench::run(&options, &mut io::stdout()) {
         Ok(code) => code,
         Err(error) => {
             // If even that cannot be written, the status says it.

@@ -93,6 +93,12 @@ impl ServerProcess {
         Ok(serde_json::from_str(&line)?)
     }
 
+    /// Ends it.
+    pub fn end(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+    }
+
     /// The CPU time that it has used.
     ///
     /// # Errors
@@ -125,8 +131,8 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
+        self.end();
+        // Whoever traced it may have taken its status already.
         let _ = self.child.wait();
     }
 }

@@ -75,6 +75,21 @@ fn servers_read_all_that_is_sent() {
 }
 
 #[test]
+fn datagrams_go_back_and_forth() {
+    check("udp");
+}
+
+#[test]
+fn memory_is_that_of_so_many() {
+    check("memory");
+}
+
+#[test]
+fn calls_are_counted_for_so_many_requests() {
+    check("calls");
+}
+
+#[test]
 fn every_suite_has_a_name_for_the_command_line() {
     let suites = suites::all(Scale::Tiny, Which::All);
     assert_eq!(suites.iter().map(|suite| suite.name).collect::<Vec<_>>(), suites::NAMES);

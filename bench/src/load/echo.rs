@@ -9,6 +9,7 @@ use super::{Outcome, SILENCE_MS, Watch, Window, connect, silent};
 use crate::latencies::Latencies;
 use crate::pollers::Epoll;
 use crate::process::ServerProcess;
+use crate::trace::Tracer;
 
 const BUFFER: usize = 256 * 1024;
 
@@ -45,8 +46,47 @@ pub(crate) fn echo(server: &ServerProcess, plan: Echo, window: Window) -> io::Re
     Ok(Outcome { count, spent, latencies })
 }
 
+/// What a server has spent on so many requests.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) requests: u64,
+    /// System calls, or why they could not be counted.
+    pub(crate) calls: io::Result<u64>,
+    pub(crate) allocations: u64,
+}
+
+/// Counts what the server does for `least` requests of each connection, after as many that
+/// are not counted.
+pub(crate) fn counted(server: &mut ServerProcess, plan: Echo) -> io::Result<Counted> {
+    let mut clients = Clients::connect(server, plan, true)?;
+    clients.run_until(|clients, _| clients.slowest() >= plan.least)?;
+    clients.settle()?;
+    server.counters()?;
+    let tracer = Tracer::attach(server.id());
+    let before = clients.answered;
+    for _ in 0..plan.least {
+        clients.again()?;
+        clients.settle()?;
+    }
+    let requests = clients.answered - before;
+    let calls = tracer.as_ref().map(Tracer::calls).map_err(|error| error.kind().into());
+    let allocations = server.counters()?.allocations;
+    if let Ok(tracer) = tracer {
+        server.end();
+        tracer.join();
+    }
+    Ok(Counted { requests, calls, allocations })
+}
+
+/// Connections that have had one answer each and stay open until this is dropped.
+pub(crate) fn idle(server: &ServerProcess, plan: Echo) -> io::Result<Clients> {
+    let mut clients = Clients::connect(server, plan, true)?;
+    clients.settle()?;
+    Ok(clients)
+}
+
 /// Connections with requests in flight.
-struct Clients {
+pub(crate) struct Clients {
     epoll: Epoll,
     plan: Echo,
     check: bool,
@@ -91,6 +131,22 @@ impl Clients {
             clients.flush(number)?;
         }
         Ok(clients)
+    }
+
+    /// How many there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Sends one request on each connection, once all are settled.
+    fn again(&mut self) -> io::Result<()> {
+        self.settling = false;
+        for number in 0..self.connections.len() {
+            let now_ns = self.epoch.elapsed().as_nanos() as u64;
+            self.connections[number].request(self.plan.bytes, now_ns);
+            self.flush(number)?;
+        }
+        Ok(())
     }
 
     fn slowest(&self) -> u64 {

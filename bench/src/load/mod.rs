@@ -6,7 +6,7 @@ mod echo;
 mod pump;
 mod rate;
 
-pub(crate) use echo::{Echo, echo};
+pub(crate) use echo::{Echo, counted, echo, idle};
 pub(crate) use pump::{Pump, pump};
 pub(crate) use rate::{Rate, rate};
 

@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::os::fd::IntoRawFd;
 
 use super::{BACKLOG, READ_SIZE, Service};
+use crate::allocations::note;
 use crate::libuv::{self, Loop, sys};
 
 /// What the loop's data points to.
@@ -87,8 +88,7 @@ unsafe extern "C" fn alloc_block(
 ) {
     // SAFETY: libuv gives a place for the answer.
     let buf = unsafe { &mut *buf };
-    // SAFETY: takes no memory.
-    buf.base = unsafe { libc::malloc(suggested) }.cast();
+    buf.base = malloc(suggested).cast();
     buf.len = suggested;
 }
 
@@ -106,9 +106,7 @@ unsafe extern "C" fn read_block(
         }
         return;
     }
-    // SAFETY: takes no memory.
-    let request = unsafe { libc::malloc(size_of::<sys::uv_write_t>()) };
-    let request = request.cast::<sys::uv_write_t>();
+    let request = malloc(size_of::<sys::uv_write_t>()).cast::<sys::uv_write_t>();
     // SAFETY: the memory is the request's.
     unsafe { (*request).data = block.cast() };
     let buf = sys::uv_buf_t { base: block, len: count as usize };
@@ -129,6 +127,12 @@ unsafe extern "C" fn block_written(request: *mut sys::uv_write_t, status: c_int)
     if status < 0 {
         close(stream);
     }
+}
+
+fn malloc(bytes: usize) -> *mut c_void {
+    note(1, bytes as i64);
+    // SAFETY: takes no memory.
+    unsafe { libc::malloc(bytes) }
 }
 
 fn free(memory: *mut c_void) {

@@ -1,10 +1,13 @@
 //! The suites, one module each: what every contestant does, side by side.
 
 pub mod asyncs;
+pub mod calls;
 pub mod echo;
+pub mod memory;
 pub mod pool;
 pub mod timers;
 pub mod turns;
+pub mod udp;
 pub mod wait;
 
 use crate::backends::Which;
@@ -50,8 +53,9 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 8] =
-    ["timers", "turns", "async", "pool", "wait", "echo", "connect", "pump"];
+pub const NAMES: [&str; 11] = [
+    "timers", "turns", "async", "pool", "wait", "echo", "connect", "pump", "udp", "memory", "calls",
+];
 
 /// All suites.
 ///
@@ -67,6 +71,9 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         echo::suite(scale),
         echo::connections(scale),
         echo::pump(scale),
+        udp::suite(scale),
+        memory::suite(scale, which),
+        calls::suite(scale),
     ]
 }
 

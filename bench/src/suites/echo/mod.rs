@@ -39,7 +39,7 @@ pub fn pump(scale: Scale) -> Suite {
 
 /// The clients and the clocks of other processes are Linux's.
 #[cfg(not(target_os = "linux"))]
-fn elsewhere(_: Scale) -> Vec<crate::suite::Scenario> {
+pub(super) fn elsewhere(_: Scale) -> Vec<crate::suite::Scenario> {
     use crate::suite::{Entrants, Scenario, Who};
 
     let mut entrants = Entrants::default();

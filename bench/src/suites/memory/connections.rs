@@ -1,0 +1,44 @@
+//! Connections that are silent.
+
+use std::io;
+
+use crate::load::{self, Echo};
+use crate::process::ServerProcess;
+use crate::servers::{self, Service};
+use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who};
+
+pub(super) fn scenario(count: u64) -> Scenario {
+    let mut entrants = Entrants::default();
+    for server in servers::all() {
+        match server.serve {
+            Err(why) => entrants.excuse(server.who, why),
+            Ok(_) => {
+                let who = server.who;
+                entrants.enter(who, move || run(who, count));
+            }
+        }
+    }
+    let figure = Figure {
+        name: "idle connection",
+        about: "a connection to a TCP server that had one request of 64 bytes and is silent: \
+                what the server's process has grown by. What the kernel keeps is not in it",
+        unit: Unit::BytesEach,
+        count: Count::Exactly(count),
+    };
+    let name = format!("{count} connections");
+    Scenario { name, parameter: Some(count), figures: vec![figure], entrants }
+}
+
+fn run(who: Who, count: u64) -> io::Result<Sample> {
+    let server = ServerProcess::start(who, Service::Echo, None)?;
+    // The first has the buffers made that all share.
+    let plan = |connections| Echo { connections, bytes: 64, depth: 1, least: 1 };
+    let first = load::idle(&server, plan(1))?;
+    let before = server.resident()?;
+    let others = load::idle(&server, plan(count as usize))?;
+    let after = server.resident()?;
+    let mut reading = Reading { count: others.connections() as u64, spent: Default::default() };
+    reading.spent.amount = after.saturating_sub(before);
+    drop(first);
+    Ok(Sample::new([reading]))
+}

@@ -1,0 +1,188 @@
+//! UDP: datagrams that go back and forth, and more of them than anyone can take. All in one
+//! loop, which never sleeps, so that CPU time tells all.
+
+mod core;
+mod flood;
+#[cfg(all(unix, feature = "libuv"))]
+mod libuv;
+mod pingpong;
+
+use std::io;
+use std::time::Duration;
+
+use poll_core::Backend;
+
+use crate::backends::{self, OnBackend, Which};
+use crate::clock::Spent;
+use crate::pollers;
+use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit, Who};
+use crate::suites::Scale;
+
+/// The size of every datagram. It starts with a number.
+const SIZE: usize = 64;
+/// Without progress for so long, a datagram is lost.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How many datagrams of a flood are on their way to the kernel.
+const AT_ONCE: usize = 64;
+
+/// The suite.
+pub fn suite(scale: Scale) -> Suite {
+    let trips = scale.pick(100, 2_000, 20_000);
+    let window = Duration::from_millis(scale.pick(5, 15, 100));
+    let scenarios = vec![ping_pong(1, trips), ping_pong(64, 4 * trips), flood(window)];
+    Suite { name: "udp", about: "datagrams of 64 bytes, both ends in one loop", scenarios }
+}
+
+fn ping_pong(pingers: usize, trips: u64) -> Scenario {
+    let mut entrants = Entrants::default();
+    let task = PingPong { pingers, trips };
+    backends::enter(&mut entrants, Which::All, Who::Core, &task);
+    pollers::enter(&mut entrants, &task);
+    #[cfg(all(unix, feature = "libuv"))]
+    {
+        entrants.enter(Who::Peer("libuv"), move || libuv::ping_pong(task, libuv::Style::Plain));
+        entrants.enter(Who::Peer("libuv-lean"), move || libuv::ping_pong(task, libuv::Style::Lean));
+    }
+    #[cfg(not(all(unix, feature = "libuv")))]
+    super::excuse_libuv(&mut entrants);
+    let figure = Figure {
+        name: "ping-pong",
+        about: "round trips between sockets that ping and one that answers. What is lost is \
+                sent again and told of. libuv sends by uv_udp_send, libuv-lean by \
+                uv_udp_try_send",
+        unit: Unit::PerCpuSecond,
+        count: Count::Exactly(trips),
+    };
+    let name = if pingers == 1 { "1 pair".into() } else { format!("{pingers} to one") };
+    let parameter = Some(pingers as u64);
+    Scenario { name, parameter, figures: vec![figure], entrants }
+}
+
+fn flood(window: Duration) -> Scenario {
+    let mut entrants = Entrants::default();
+    backends::enter(&mut entrants, Which::All, Who::Core, &Flood { window });
+    flood::enter(&mut entrants, window);
+    #[cfg(all(unix, feature = "libuv"))]
+    {
+        entrants.enter(Who::Peer("libuv"), move || libuv::flood(window, libuv::Style::Plain));
+        entrants.enter(Who::Peer("libuv-lean"), move || libuv::flood(window, libuv::Style::Lean));
+    }
+    #[cfg(not(all(unix, feature = "libuv")))]
+    super::excuse_libuv(&mut entrants);
+    let rate =
+        |name, about| Figure { name, about, unit: Unit::PerCpuSecond, count: Count::AtLeast(1) };
+    Scenario {
+        name: "one way".into(),
+        parameter: None,
+        figures: vec![
+            rate(
+                "flood received",
+                "one socket sends all it can, another receives what the kernel keeps: datagrams \
+                 received. By hand, and by uv-core where the kernel can, many in one call; \
+                 libuv-lean asks for that, libuv does not",
+            ),
+            rate("flood sent", "the same: datagrams that the kernel took"),
+        ],
+        entrants,
+    }
+}
+
+/// What everyone does: `pingers` sockets have a round trip under way each, `trips` in all.
+#[derive(Clone, Copy)]
+struct PingPong {
+    pingers: usize,
+    trips: u64,
+}
+
+impl OnBackend for PingPong {
+    fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
+        core::ping_pong(make()?, *self)
+    }
+}
+
+#[derive(Clone)]
+struct Flood {
+    window: Duration,
+}
+
+impl OnBackend for Flood {
+    fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
+        core::flood(make()?, self.window)
+    }
+}
+
+/// A round trip's state: which number each pinger waits for, and what is left to do.
+#[derive(Debug)]
+struct Trips {
+    left: u64,
+    done: u64,
+    lost: u64,
+    /// The number that each pinger waits for, or 0.
+    expected: Vec<u64>,
+    /// The same at the last look: who has not moved since has lost a datagram.
+    seen: Vec<u64>,
+    next: u64,
+}
+
+impl Trips {
+    fn new(PingPong { pingers, trips }: PingPong) -> Trips {
+        let (expected, seen) = (vec![0; pingers], vec![u64::MAX; pingers]);
+        Trips { left: trips, done: 0, lost: 0, expected, seen, next: 0 }
+    }
+
+    /// The next datagram of a pinger, unless all are under way.
+    fn ping(&mut self, pinger: usize) -> Option<[u8; SIZE]> {
+        self.left = self.left.checked_sub(1)?;
+        self.next += 1;
+        self.expected[pinger] = self.next;
+        Some(datagram(self.next))
+    }
+
+    /// An answer has come: true if it is the one that the pinger waits for. Another is the
+    /// answer to a datagram that was taken for lost.
+    fn pong(&mut self, pinger: usize, answer: &[u8]) -> bool {
+        if answer != datagram(self.expected[pinger]) || self.expected[pinger] == 0 {
+            return false;
+        }
+        self.expected[pinger] = 0;
+        self.done += 1;
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0 && self.expected.iter().all(|number| *number == 0)
+    }
+
+    /// The datagrams to send again, as nothing has happened to them since the last call.
+    fn lost(&mut self) -> Vec<(usize, [u8; SIZE])> {
+        let mut again = Vec::new();
+        for (pinger, (expected, seen)) in self.expected.iter().zip(&mut self.seen).enumerate() {
+            if *expected != 0 && expected == seen {
+                again.push((pinger, datagram(*expected)));
+            }
+            *seen = *expected;
+        }
+        self.lost += again.len() as u64;
+        again
+    }
+
+    fn sample(&self, spent: Spent) -> Sample {
+        let mut sample = Sample::new([Reading { count: self.done, spent }]);
+        if self.lost > 0 {
+            sample.notes.push(format!("{} datagrams were lost and sent again", self.lost));
+        }
+        sample
+    }
+}
+
+/// The datagram of that number.
+fn datagram(number: u64) -> [u8; SIZE] {
+    let mut bytes = [0x5a; SIZE];
+    bytes[..8].copy_from_slice(&number.to_ne_bytes());
+    bytes
+}
+
+/// The two readings of a flood.
+fn flooded(received: u64, sent: u64, spent: Spent) -> Sample {
+    Sample::new([received, sent].map(|count| Reading { count, spent }))
+}
