@@ -95,7 +95,10 @@ pub(crate) fn subscribe(mailbox: &Arc<Mailbox>, signum: i32, _kind: Kind) -> io:
         console.handler_installed = true;
     }
     if signum == SIGWINCH && !console.size_watched {
-        thread::Builder::new().name("uv-console-size".into()).spawn(watch_size)?;
+        // Looked at now: the thread may be slow to start.
+        let size = console_size();
+        let name = "uv-console-size".into();
+        thread::Builder::new().name(name).spawn(move || watch_size(size))?;
         console.size_watched = true;
     }
     let of_loop = |it: &Subscriber| Arc::ptr_eq(&it.mailbox, mailbox) && it.signum == signum;
@@ -119,8 +122,7 @@ pub(crate) fn unsubscribe(mailbox: &Arc<Mailbox>, signum: i32, _kind: Kind) -> i
     Ok(())
 }
 
-fn watch_size() {
-    let mut size = console_size();
+fn watch_size(mut size: Option<(i16, i16)>) {
     loop {
         thread::sleep(LOOK_EVERY);
         let now = console_size();
