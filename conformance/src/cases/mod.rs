@@ -14,6 +14,7 @@ pub mod modes;
 pub mod names;
 pub mod operations;
 pub mod panics;
+pub mod pipes;
 pub mod platform;
 pub mod polls;
 pub mod running;
@@ -519,6 +520,44 @@ macro_rules! __list_of_cases {
                 consoles_are_written
                 what_is_no_terminal_is_refused
                 descriptors_are_told_apart;
+            32 pipes:
+                names_are_known
+                abstract_names_are_no_files
+                impossible_names_are_refused
+                a_name_in_use_is_refused
+                the_path_goes_with_the_handle
+                access_can_be_widened
+                listening_needs_a_name
+                connecting_is_a_request
+                nobody_there_is_told_by_the_callback
+                writes_wait_for_the_connection
+                a_close_cancels_the_connect
+                connections_are_accepted_in_order
+                a_full_backlog_is_told
+                pairs_go_both_ways
+                one_way_pipes_go_one_way
+                a_reader_that_goes_breaks_the_pipe
+                an_echo_comes_back_whole
+                no_descriptor_is_left_behind
+                a_descriptor_says_what_it_can_do
+                files_are_refused
+                a_handle_takes_one_descriptor
+                raw_pairs_block_or_not
+                standard_streams_stay_open
+                handles_arrive_with_their_bytes
+                several_handles_go_with_one_write
+                handles_keep_their_order
+                handles_go_once_with_a_large_write
+                listeners_can_be_passed
+                a_closed_handle_is_not_passed
+                a_cancelled_write_passes_nothing
+                passing_has_rules
+                an_immediate_write_passes_handles
+                what_is_not_taken_is_closed_with_the_pipe
+                other_descriptors_can_be_taken
+                pulled_reads_get_handles
+                handles_reach_another_process
+                out_of_descriptors_is_told_of_handles;
         }
     };
 }

@@ -11,8 +11,11 @@ pub(crate) mod limits;
 pub(crate) mod loops;
 pub(crate) mod observe;
 pub(crate) mod operations;
+pub(crate) mod pipes;
 #[cfg(unix)]
 pub(crate) mod ptys;
+#[cfg(unix)]
+pub(crate) mod rights;
 pub(crate) mod scenes;
 #[cfg(unix)]
 pub(crate) mod signals;

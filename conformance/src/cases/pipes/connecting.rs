@@ -1,0 +1,210 @@
+//! Connecting and accepting.
+
+use std::io::ErrorKind;
+
+use poll_core::Backend;
+use uv_core::{Handle, Pipe, Stream};
+
+use crate::support::loops::run_to_the_end;
+use crate::support::pipes::{Name, bound_to, echo, one_echo, piping_loop, read_all};
+use crate::support::streams::{finish, outcome, refusal, run_until};
+use crate::support::trace::Log;
+use crate::{Lab, Verdict};
+
+/// A connect is a request: it keeps the loop alive, does not make its handle active, is told
+/// later and comes one at a time. A connection is not connected again.
+pub fn connecting_is_a_request<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    let (name, told) = (Name::new(), Log::default());
+    let (server, client) = (bound_to(&mut lp, &name), Pipe::new(&mut lp));
+    server.listen_quietly(&mut lp, 8).unwrap();
+    server.unreference(&mut lp).unwrap();
+    client.unreference(&mut lp).unwrap();
+    client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+    let second = client.connect(&mut lp, &name, |_, _, _| panic!("told of a refused call"));
+    assert_eq!(refusal(second), ErrorKind::AlreadyExists);
+    assert!(!client.is_active(&lp) && lp.alive());
+    assert_eq!(told.len(), 0, "nothing is told inline");
+    run_to_the_end(&mut lp);
+    assert_eq!(told.take(), [("connect", "done")]);
+    assert!(client.is_readable(&lp) && client.is_writable(&lp));
+    let again = client.connect(&mut lp, &name, |_, _, _| panic!("told of a refused call"));
+    assert!(again.is_err(), "a connection is not connected again");
+    client.close(&mut lp).unwrap();
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// That nobody is there is told by the callback, never inline, whether the name is unknown or
+/// only its listener is gone. The handle can try again.
+pub fn nobody_there_is_told_by_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    let (name, client, told) = (Name::new(), Pipe::new(&mut lp), Log::default());
+    let attempt = |lp: &mut uv_core::Loop<T>| {
+        let tell = told.clone();
+        let begun = client.connect(lp, &name, move |lp, client, result| {
+            tell.push(result.map_err(|error| error.kind()));
+            assert_eq!(client.is_writable(lp), client.is_readable(lp));
+        });
+        begun.expect("whatever it is, it is told later");
+        assert_eq!(told.len(), 0, "nothing is told inline");
+        run_to_the_end(lp);
+        told.take().pop().expect("it is told")
+    };
+    assert_eq!(attempt(&mut lp), Err(ErrorKind::NotFound));
+    assert!(!client.is_readable(&lp) && !client.is_writable(&lp));
+    if cfg!(unix) {
+        // A socket that nobody listens at.
+        let (lazy, file) = (bound_to(&mut lp, &name), name.as_ref());
+        assert_eq!(attempt(&mut lp), Err(ErrorKind::ConnectionRefused));
+        lazy.close(&mut lp).unwrap();
+        std::fs::write(file, "no socket").unwrap();
+        assert!(attempt(&mut lp).is_err());
+        std::fs::remove_file(file).unwrap();
+    }
+    let server = bound_to(&mut lp, &name);
+    server.listen_quietly(&mut lp, 8).unwrap();
+    server.unreference(&mut lp).unwrap();
+    assert_eq!(attempt(&mut lp), Ok(()), "it can try again");
+    server.close(&mut lp).unwrap();
+    client.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// What is written and shut down while connecting waits for the connection and follows it in
+/// order; without a connection it is cancelled.
+pub fn writes_wait_for_the_connection<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    let (name, told, all) = (Name::new(), Log::default(), Log::default());
+    let server = bound_to(&mut lp, &name);
+    let read = all.clone();
+    server.listen_quietly(&mut lp, 8).unwrap();
+    server
+        .accept_with(&mut lp, move |lp, server, peer| {
+            read_all(lp, peer.unwrap(), &read);
+            server.close(lp).unwrap();
+        })
+        .unwrap();
+    let client = Pipe::new(&mut lp);
+    client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+    assert_eq!(refusal(client.try_write(&mut lp, b"x")), ErrorKind::WouldBlock);
+    client.write(&mut lp, "hello ", told.written("one")).unwrap();
+    client.write(&mut lp, "world", told.written("two")).unwrap();
+    client.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    assert_eq!(client.write_queue_size(&lp), 11);
+    run_until(&mut lp, "all of it", |_| all.len() == 1);
+    assert_eq!(all.take(), [b"hello world"]);
+    let expected = [("connect", "done"), ("one", "done"), ("two", "done"), ("shutdown", "done")];
+    assert_eq!(told.take(), expected);
+    client.close(&mut lp).unwrap();
+
+    let lonely = Pipe::new(&mut lp);
+    lonely.connect(&mut lp, Name::new(), told.ended("connect")).unwrap();
+    lonely.write(&mut lp, "into the void", told.written("write")).unwrap();
+    run_to_the_end(&mut lp);
+    assert_eq!(told.take(), [("connect", "failed"), ("write", "cancelled")]);
+    lonely.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A close while connecting cancels the connect, and what was to be written, before its own
+/// callback.
+pub fn a_close_cancels_the_connect<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    let (name, told) = (Name::new(), Log::default());
+    let server = bound_to(&mut lp, &name);
+    server.listen_quietly(&mut lp, 8).unwrap();
+    let client = Pipe::new(&mut lp);
+    client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+    client.write(&mut lp, "never", told.written("write")).unwrap();
+    client.close_with(&mut lp, told.closed("close")).unwrap();
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    let told = told.take();
+    assert_eq!(told[1..], [("write", "cancelled"), ("close", "closed")]);
+    assert!(matches!(told[0], ("connect", "cancelled" | "done")), "{told:?}");
+    Ok(())
+}
+
+/// Connections come to the callback one by one, and to requests in order, before it.
+pub fn connections_are_accepted_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const CLIENTS: u8 = 12;
+    let mut lp = piping_loop(lab)?;
+    let (name, got) = (Name::new(), Log::default());
+    let server = bound_to(&mut lp, &name);
+    let greet = |how: &'static str, lp: &mut uv_core::Loop<T>, peer: Pipe, got: &Log<_>| {
+        let got = got.clone();
+        peer.read(lp, vec![0; 8], move |lp, peer, count, buffer| {
+            got.push((how, buffer[..count.unwrap()].to_vec()));
+            peer.close(lp).unwrap();
+        })
+        .unwrap();
+    };
+    let note = got.clone();
+    server
+        .listen(&mut lp, 64, move |lp, server, result| {
+            assert_eq!(outcome(&result), "done");
+            let peer = server.accept(lp).unwrap();
+            assert_eq!(refusal(server.accept(lp)), ErrorKind::WouldBlock, "one at a time");
+            greet("called", lp, peer, &note);
+        })
+        .unwrap();
+    for _ in 0..2 {
+        let note = got.clone();
+        server
+            .accept_with(&mut lp, move |lp, _, peer| greet("asked", lp, peer.unwrap(), &note))
+            .unwrap();
+    }
+    for number in 0..CLIENTS {
+        let client = Pipe::new(&mut lp);
+        client.connect(&mut lp, &name, |_, _, result| result.unwrap()).unwrap();
+        let sent = client.write(&mut lp, vec![number], |lp, client, result, _| {
+            result.unwrap();
+            client.shutdown(lp, |_, _, _| {}).unwrap();
+            client.read_start(lp, |lp, client, _| client.close(lp).unwrap()).unwrap();
+        });
+        sent.unwrap();
+    }
+    run_until(&mut lp, "all clients", |_| got.len() == usize::from(CLIENTS));
+    let got = got.take();
+    assert_eq!(got.iter().filter(|(how, _)| *how == "asked").count(), 2);
+    let mut numbers: Vec<_> = got.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..CLIENTS).collect::<Vec<_>>(), "each once");
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// When too many wait to be accepted, a connect fails or waits, and harms nobody: those
+/// before it are served.
+pub fn a_full_backlog_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const CLIENTS: usize = 20;
+    let mut lp = piping_loop(lab)?;
+    let (name, told) = (Name::new(), Log::default());
+    let server = bound_to(&mut lp, &name);
+    server.listen_quietly(&mut lp, 2).unwrap();
+    server.unreference(&mut lp).unwrap();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| Pipe::new(&mut lp)).collect();
+    for client in &clients {
+        client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+    }
+    // Those that wait in the kernel do so until they are accepted, or closed.
+    crate::support::streams::run_a_moment(&mut lp);
+    let before = told.take();
+    assert!(before.contains(&("connect", "done")), "{before:?}");
+    let ends = Log::default();
+    echo(&mut lp, server, &ends);
+    for client in clients {
+        client.close(&mut lp).unwrap();
+    }
+    one_echo(&mut lp, name.as_ref(), "still there");
+    assert!(before.len() + told.len() == CLIENTS, "each is told once");
+    server.close(&mut lp).unwrap();
+    run_until(&mut lp, "the end of all connections", |lp| lp.walk().len() == 1);
+    finish(lp);
+    Ok(())
+}

@@ -1,0 +1,647 @@
+//! Handles that go over pipes.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+
+use poll_core::Backend;
+use uv_core::{
+    AnyHandle, Handle, Loop, PendingKind, Pipe, RunMode, Stream, Tcp, Timer, Udp, UdpBind,
+};
+
+use crate::support::child::Child;
+use crate::support::files::Directory;
+use crate::support::limits::{open_descriptors, without_descriptors};
+use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::observe::SOON;
+use crate::support::pipes::{Name, bound_to};
+use crate::support::rights::send_descriptors;
+use crate::support::sources::tcp_pair;
+use crate::support::streams::{
+    TOO_MUCH, any_port, bound, connected, finish, opened, outcome, refusal, run_until,
+};
+use crate::support::trace::Log;
+use crate::{Lab, Verdict};
+
+/// Two ends of one pipe that pass handles.
+fn passing_pair<T: Backend>(lp: &mut Loop<T>) -> (Pipe, Pipe) {
+    let (one, other) = Pipe::pair(lp).expect("a pair");
+    one.enable_passing(lp).and(other.enable_passing(lp)).expect("sockets pass handles");
+    (one, other)
+}
+
+/// A pipe that passes handles, and its peer, which blocks.
+fn passing_to_peer<T: Backend>(lp: &mut Loop<T>) -> (Pipe, UnixStream) {
+    let (near, far) = UnixStream::pair().expect("a pair");
+    far.set_read_timeout(Some(SOON)).expect("SO_RCVTIMEO");
+    let pipe = Pipe::new(lp);
+    pipe.enable_passing(lp).expect("a new handle");
+    pipe.open(lp, near).expect("a socket");
+    (pipe, far)
+}
+
+/// Reads pushed, and notes the bytes, how many handles had come by then, and their kinds;
+/// takes them and closes them.
+fn take_and_close<T: Backend>(
+    lp: &mut Loop<T>,
+    pipe: Pipe,
+    got: &Log<(Vec<u8>, Vec<PendingKind>)>,
+) {
+    let got = got.clone();
+    let reading = pipe.read_start(lp, move |lp, pipe, bytes| {
+        let bytes = bytes.expect("no error").to_vec();
+        let mut kinds = Vec::new();
+        for left in (0..pipe.pending_count(lp)).rev() {
+            kinds.extend(pipe.pending_kind(lp));
+            pipe.accept_pending(lp).expect("it waits").close(lp).expect("an open handle");
+            assert_eq!(pipe.pending_count(lp), left);
+        }
+        got.push((bytes, kinds));
+    });
+    reading.expect("a connection is read");
+}
+
+/// Each kind of handle arrives with the bytes that it was sent with, is told by its kind, and
+/// works on the other side while the sender's own is closed.
+pub fn handles_arrive_with_their_bytes<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let (tcp, mut tcp_peer) = connected(&mut lp);
+    let (pipe, pipe_peer) = Pipe::pair(&mut lp).unwrap();
+    let (fifo_reader, fifo_writer) = Pipe::one_way(&mut lp).unwrap();
+    let udp = Udp::new(&mut lp);
+    udp.bind(&mut lp, any_port(), UdpBind::empty()).unwrap();
+    let port = udp.local_addr(&lp).unwrap();
+    let sent: [AnyHandle; 4] = [tcp.into(), udp.into(), pipe.into(), fifo_writer.into()];
+    let (arrived, told) = (Log::default(), Log::default());
+    let note = arrived.clone();
+    other
+        .read_start(&mut lp, move |lp, other, bytes| {
+            let bytes = bytes.unwrap();
+            assert_eq!(other.pending_count(lp), bytes.len(), "one a byte");
+            for byte in bytes.iter().copied() {
+                let kind = other.pending_kind(lp).unwrap();
+                note.push((byte, kind, other.accept_pending(lp).unwrap()));
+            }
+            assert_eq!((other.pending_count(lp), other.pending_kind(lp)), (0, None));
+            assert_eq!(refusal(other.accept_pending(lp)), ErrorKind::WouldBlock);
+        })
+        .unwrap();
+    for (handle, byte) in sent.into_iter().zip(["t", "u", "p", "f"]) {
+        let tell = told.clone();
+        one.write_with_handles(&mut lp, byte, &[handle], move |lp, _, result, buffer| {
+            assert_eq!((outcome(&result), buffer), ("done", byte));
+            handle.close(lp).unwrap();
+            tell.push(byte);
+        })
+        .unwrap();
+    }
+    run_until(&mut lp, "all handles", |_| arrived.len() == 4 && told.len() == 4);
+    assert_eq!(told.take(), ["t", "u", "p", "f"]);
+    let arrived = arrived.take();
+    let kinds: Vec<_> = arrived.iter().map(|(byte, kind, _)| (*byte, *kind)).collect();
+    let (t, u, p) = (PendingKind::Tcp, PendingKind::Udp, PendingKind::Pipe);
+    assert_eq!(kinds, [(b't', t), (b'u', u), (b'p', p), (b'f', p)]);
+    let handles: Vec<_> = arrived.into_iter().map(|(_, _, handle)| handle).collect();
+    let [
+        AnyHandle::Tcp(tcp),
+        AnyHandle::Udp(udp),
+        AnyHandle::Pipe(pipe),
+        AnyHandle::Pipe(fifo_writer),
+    ] = handles[..]
+    else {
+        panic!("{handles:?} have come");
+    };
+
+    tcp.write(&mut lp, "hello", |lp, tcp, result, _| {
+        result.unwrap();
+        tcp.close(lp).unwrap();
+    })
+    .unwrap();
+    let heard = Log::default();
+    let hear = heard.clone();
+    udp.recv_start(&mut lp, move |lp, udp, datagram| {
+        hear.push(datagram.unwrap().data.to_vec());
+        udp.close(lp).unwrap();
+    })
+    .unwrap();
+    let client = UdpSocket::bind(any_port()).unwrap();
+    client.send_to(b"datagram", port).unwrap();
+    for (writer, reader) in [(pipe, pipe_peer), (fifo_writer, fifo_reader)] {
+        writer.write(&mut lp, "by pipe", |lp, writer, _, _| writer.close(lp).unwrap()).unwrap();
+        let hear = heard.clone();
+        reader
+            .read(&mut lp, vec![0; 64], move |lp, reader, count, buffer| {
+                hear.push(buffer[..count.unwrap()].to_vec());
+                reader.close(lp).unwrap();
+            })
+            .unwrap();
+    }
+    run_until(&mut lp, "three messages", |_| heard.len() == 3);
+    let mut heard = heard.take();
+    heard.sort_unstable();
+    assert_eq!(heard, [&b"by pipe"[..], b"by pipe", b"datagram"]);
+    let mut text = String::new();
+    tcp_peer.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello", "and then the end: no other descriptor is left");
+    one.close(&mut lp).unwrap();
+    other.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// One write passes several handles, up to as many as the kernel takes, in order; one may be
+/// among them twice.
+pub fn several_handles_go_with_one_write<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let got = Log::default();
+    take_and_close(&mut lp, other, &got);
+    let ((tcp, _), (pipe, end)) = (bound(&mut lp), Pipe::pair(&mut lp).unwrap());
+    let (t, p) = (PendingKind::Tcp, PendingKind::Pipe);
+    let three: [AnyHandle; 3] = [tcp.into(), pipe.into(), tcp.into()];
+    one.write_with_handles(&mut lp, ["", "a", "b"], &three, |_, _, result, _| result.unwrap())
+        .unwrap();
+    run_until(&mut lp, "three", |_| got.len() > 0);
+    assert_eq!(got.take(), [(b"ab".to_vec(), vec![t, p, t])]);
+
+    let most: Vec<AnyHandle> =
+        (0..253).map(|at| if at % 3 == 0 { tcp.into() } else { pipe.into() }).collect();
+    one.write_with_handles(&mut lp, "many", &most, |_, _, result, _| result.unwrap()).unwrap();
+    run_until(&mut lp, "the most there can be", |_| got.len() > 0);
+    let (bytes, kinds) = got.take().pop().unwrap();
+    assert_eq!((bytes.as_slice(), kinds.len()), (&b"many"[..], 253));
+    assert!(kinds.iter().enumerate().all(|(at, kind)| *kind == if at % 3 == 0 { t } else { p }));
+    assert!(!other.has_lost_handles(&mut lp).unwrap());
+    for handle in lp.walk() {
+        let _ = handle.close(&mut lp);
+    }
+    let _ = (end, one);
+    finish(lp);
+    Ok(())
+}
+
+/// Handles keep the order of their writes, and come neither before their bytes nor after,
+/// whether they are taken at once or later.
+pub fn handles_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const WRITES: u8 = 40;
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ports: Vec<_> = (0..WRITES).map(|_| bound(&mut lp)).collect();
+    for (number, (tcp, _)) in ports.iter().enumerate() {
+        let handle = if number % 4 == 3 { vec![] } else { vec![AnyHandle::from(*tcp)] };
+        if handle.is_empty() {
+            one.write(&mut lp, vec![number as u8], |_, _, result, _| result.unwrap()).unwrap();
+        } else {
+            let sent = one.write_with_handles(&mut lp, vec![number as u8], &handle, {
+                |_, _, result, _| result.unwrap()
+            });
+            sent.unwrap();
+        }
+    }
+    let (got, taken) = (Log::default(), Log::default());
+    let (note, take) = (got.clone(), taken.clone());
+    other
+        .read_start(&mut lp, move |lp, other, bytes| {
+            note.extend(bytes.unwrap().iter().copied());
+            let passed = note.len() - note.len() / 4;
+            let come = other.pending_count(lp) + take.len();
+            assert_eq!(come, passed, "with their bytes");
+            // Some wait until the last has come.
+            while other.pending_count(lp) > 5 || note.len() == usize::from(WRITES) {
+                let Ok(AnyHandle::Tcp(tcp)) = other.accept_pending(lp) else { break };
+                take.push(tcp.local_addr(lp).unwrap());
+                tcp.close(lp).unwrap();
+            }
+        })
+        .unwrap();
+    run_until(&mut lp, "all of them", |_| got.len() == usize::from(WRITES));
+    assert_eq!(got.take(), (0..WRITES).collect::<Vec<_>>());
+    let expected = ports.iter().enumerate().filter(|(number, _)| number % 4 != 3);
+    assert_eq!(taken.take(), expected.map(|(_, (_, address))| *address).collect::<Vec<_>>());
+    for handle in lp.walk() {
+        let _ = handle.close(&mut lp);
+    }
+    finish(lp);
+    Ok(())
+}
+
+/// A write that leaves in many pieces passes its handles once, with the first.
+pub fn handles_go_once_with_a_large_write<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ((tcp, _), told, got) = (bound(&mut lp), Log::default(), Log::default());
+    let handles = [tcp.into(), tcp.into()];
+    one.write(&mut lp, vec![0; TOO_MUCH], told.written("before")).unwrap();
+    one.write_with_handles(&mut lp, vec![1; TOO_MUCH], &handles, told.written("large")).unwrap();
+    one.write(&mut lp, vec![2; 3], told.written("after")).unwrap();
+    let (note, mut read) = (got.clone(), 0);
+    other
+        .read_start(&mut lp, move |lp, other, bytes| {
+            let bytes = bytes.unwrap();
+            while other.accept_pending(lp).is_ok_and(|handle| handle.close(lp).is_ok()) {
+                note.push((read..read + bytes.len()).contains(&TOO_MUCH));
+            }
+            read += bytes.len();
+            if read == 2 * TOO_MUCH + 3 {
+                other.close(lp).unwrap();
+            }
+        })
+        .unwrap();
+    run_until(&mut lp, "all of it", |lp| other.is_closing(lp));
+    assert_eq!(got.take(), [true; 2], "with the first byte of their write");
+    assert_eq!(told.take(), [("before", "done"), ("large", "done"), ("after", "done")]);
+    one.close(&mut lp).unwrap();
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A listener can be passed: who gets it listens and accepts.
+pub fn listeners_can_be_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ((tcp, address), name) = (bound(&mut lp), Name::new());
+    let pipe = bound_to(&mut lp, &name);
+    tcp.listen_quietly(&mut lp, 8).unwrap();
+    pipe.listen_quietly(&mut lp, 8).unwrap();
+    assert_eq!(one.try_write_with_handles(&mut lp, b"x", &[tcp.into(), pipe.into()]).unwrap(), 1);
+    tcp.close(&mut lp).unwrap();
+    one.close(&mut lp).unwrap();
+    let served = Log::default();
+    let note = served.clone();
+    other
+        .read_start(&mut lp, move |lp, other, _| {
+            let Ok(AnyHandle::Tcp(tcp)) = other.accept_pending(lp) else { panic!("no TCP") };
+            let Ok(AnyHandle::Pipe(pipe)) = other.accept_pending(lp) else { panic!("no pipe") };
+            other.close(lp).unwrap();
+            let tell = note.clone();
+            tcp.listen(lp, 8, move |lp, tcp, _| {
+                tcp.accept(lp).unwrap().close(lp).unwrap();
+                tcp.close(lp).unwrap();
+                tell.push("tcp");
+            })
+            .unwrap();
+            let tell = note.clone();
+            pipe.listen(lp, 8, move |lp, pipe, _| {
+                pipe.accept(lp).unwrap().close(lp).unwrap();
+                pipe.close(lp).unwrap();
+                tell.push("pipe");
+            })
+            .unwrap();
+        })
+        .unwrap();
+    let _client = TcpStream::connect(address).unwrap();
+    let _client = UnixStream::connect(name.as_ref()).unwrap();
+    run_until(&mut lp, "both", |_| served.len() == 2);
+    pipe.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A handle that is closing is refused; one that is closed before its write's turn fails
+/// that write with `EBADF`, and no other.
+pub fn a_closed_handle_is_not_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ((tcp, _), (kept, _), told) = (bound(&mut lp), bound(&mut lp), Log::default());
+    one.write(&mut lp, vec![0; TOO_MUCH], told.written("before")).unwrap();
+    let tell = told.clone();
+    let both = [kept.into(), tcp.into()];
+    one.write_with_handles(&mut lp, "gone", &both, move |_, _, result, _| {
+        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EBADF));
+        tell.push(("gone", "failed"));
+    })
+    .unwrap();
+    one.write_with_handles(&mut lp, "kept", &[kept.into()], told.written("after")).unwrap();
+    tcp.close(&mut lp).unwrap();
+    let refused = one.write_with_handles(&mut lp, "x", &[tcp.into()], |_, _, _, _| {});
+    assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EBADF), "it is closing");
+    run(&mut lp, RunMode::NoWait);
+    let refused = one.write_with_handles(&mut lp, "x", &[tcp.into()], |_, _, _, _| {});
+    assert_eq!(refusal(refused), ErrorKind::NotFound, "it is closed");
+
+    let (got, mut tail) = (Log::default(), Vec::<u8>::new());
+    let note = got.clone();
+    other
+        .read_start(&mut lp, move |lp, other, bytes| {
+            tail.extend(bytes.unwrap().iter().filter(|byte| **byte != 0));
+            if tail == b"kept" {
+                note.push(other.pending_count(lp));
+            }
+        })
+        .unwrap();
+    run_until(&mut lp, "the last", |_| got.len() == 1);
+    assert_eq!(got.take(), [1]);
+    assert_eq!(told.take(), [("before", "done"), ("gone", "failed"), ("after", "done")]);
+    for handle in [one, other] {
+        handle.close(&mut lp).unwrap();
+    }
+    kept.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A write that is cancelled before its turn passes nothing, and those behind it pass theirs.
+pub fn a_cancelled_write_passes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ((tcp, _), (pipe, end), told) =
+        (bound(&mut lp), Pipe::pair(&mut lp).unwrap(), Log::default());
+    one.write(&mut lp, vec![0; TOO_MUCH], told.written("before")).unwrap();
+    let handles = [tcp.into()];
+    let cancelled =
+        one.write_with_handles(&mut lp, "never", &handles, told.written("never")).unwrap();
+    one.write_with_handles(&mut lp, "x", &[pipe.into()], told.written("after")).unwrap();
+    assert_eq!(cancelled.cancel(&mut lp).unwrap(), 0);
+    let got = Log::default();
+    let note = got.clone();
+    other
+        .read_start(&mut lp, move |lp, other, bytes| {
+            assert!(bytes.unwrap().iter().all(|byte| [0, b'x'].contains(byte)));
+            while let Some(kind) = other.pending_kind(lp) {
+                other.accept_pending(lp).unwrap().close(lp).unwrap();
+                note.push(kind);
+            }
+        })
+        .unwrap();
+    run_until(&mut lp, "the last", |_| got.len() == 1);
+    assert_eq!(got.take(), [PendingKind::Pipe]);
+    run_until(&mut lp, "all callbacks", |_| told.len() == 3);
+    assert_eq!(told.take(), [("never", "cancelled"), ("before", "done"), ("after", "done")]);
+    for pipe in [one, other, pipe, end] {
+        pipe.close(&mut lp).unwrap();
+    }
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// What cannot be passed, and where nothing can, is refused with a word and without effect.
+pub fn passing_has_rules<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = Pipe::pair(&mut lp).unwrap();
+    let (tcp, _) = bound(&mut lp);
+    let attempt = |lp: &mut Loop<T>, bytes: &'static str, handles: &[AnyHandle]| {
+        let tried = one.try_write_with_handles(lp, bytes.as_bytes(), handles);
+        let written = one.write_with_handles(lp, bytes, handles, |_, _, _, _| panic!("told"));
+        let (tried, written) = (tried.unwrap_err(), written.unwrap_err());
+        assert_eq!(tried.to_string(), written.to_string());
+        tried
+    };
+    assert_eq!(attempt(&mut lp, "x", &[tcp.into()]).kind(), ErrorKind::InvalidInput, "enable it");
+    one.enable_passing(&mut lp).unwrap();
+    one.enable_passing(&mut lp).expect("once more changes nothing");
+    assert_eq!(attempt(&mut lp, "", &[tcp.into()]).kind(), ErrorKind::InvalidInput, "no byte");
+    let many = vec![AnyHandle::from(tcp); 254];
+    assert_eq!(attempt(&mut lp, "x", &many).kind(), ErrorKind::InvalidInput, "too many");
+    let timer = Timer::new(&mut lp);
+    let error = attempt(&mut lp, "x", &[tcp.into(), timer.into()]);
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "timers cannot go");
+    let no_socket = Tcp::new(&mut lp);
+    let error = attempt(&mut lp, "x", &[no_socket.into()]);
+    assert_eq!(error.raw_os_error(), Some(libc::EBADF), "there is no socket");
+
+    let (name, (reader, writer)) = (Name::new(), Pipe::one_way(&mut lp).unwrap());
+    assert_eq!(refusal(reader.enable_passing(&mut lp)), ErrorKind::InvalidInput, "no socket");
+    let server = bound_to(&mut lp, &name);
+    server.enable_passing(&mut lp).unwrap();
+    assert_eq!(refusal(server.listen_quietly(&mut lp, 1)), ErrorKind::InvalidInput);
+    let second = Name::new();
+    let listener = bound_to(&mut lp, &second);
+    listener.listen_quietly(&mut lp, 1).unwrap();
+    assert_eq!(refusal(listener.enable_passing(&mut lp)), ErrorKind::InvalidInput);
+    for pipe in [one, other, reader, writer, server, listener] {
+        pipe.close(&mut lp).unwrap();
+        assert_eq!(refusal(pipe.enable_passing(&mut lp)), ErrorKind::InvalidInput);
+    }
+    for handle in [AnyHandle::from(tcp), timer.into(), no_socket.into()] {
+        handle.close(&mut lp).unwrap();
+    }
+    finish(lp);
+    Ok(())
+}
+
+/// An immediate write passes its handles if it writes anything, and else none: while others
+/// wait it does not overtake them.
+pub fn an_immediate_write_passes_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ((tcp, _), got) = (bound(&mut lp), Log::default());
+    let handles = [AnyHandle::from(tcp)];
+    assert_eq!(one.try_write_with_handles(&mut lp, b"abc", &handles).unwrap(), 3);
+    one.write(&mut lp, vec![0; TOO_MUCH], |_, _, result, _| result.unwrap()).unwrap();
+    let refused = one.try_write_with_handles(&mut lp, b"x", &handles);
+    assert_eq!(refusal(refused), ErrorKind::WouldBlock);
+    tcp.close(&mut lp).unwrap();
+    take_and_close(&mut lp, other, &got);
+    let mut passed = Vec::new();
+    run_until(&mut lp, "all of it", |lp| {
+        passed.extend(got.take().into_iter().flat_map(|(_, kinds)| kinds));
+        one.write_queue_size(lp) == 0
+    });
+    assert_eq!(passed, [PendingKind::Tcp], "once");
+    one.close(&mut lp).unwrap();
+    other.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// What nobody takes is closed with the pipe: at once when that is closed, and with its loop.
+/// What is on its way when the other end goes is nobody's, and closed too.
+pub fn what_is_not_taken_is_closed_with_the_pipe<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for how in ["closed", "dropped", "not read"] {
+        let mut lp = new_loop(lab)?;
+        let (pipe, far) = passing_to_peer(&mut lp);
+        let (near, end) = tcp_pair();
+        end.set_nonblocking(false).unwrap();
+        end.set_read_timeout(Some(SOON)).unwrap();
+        let come = Log::default();
+        let note = come.clone();
+        if how != "not read" {
+            pipe.read_start(&mut lp, move |lp, pipe, _| note.push(pipe.pending_count(lp))).unwrap();
+        }
+        send_descriptors(&far, b"x", &[near.as_raw_fd(), near.as_raw_fd()]);
+        drop(near);
+        if how != "not read" {
+            run_until(&mut lp, "what was sent", |_| come.len() > 0);
+            assert_eq!(come.take(), [2]);
+        }
+        match how {
+            "closed" => {
+                pipe.close(&mut lp).unwrap();
+                assert_eq!(pipe.pending_count(&lp), 0);
+                assert!(pipe.take_pending(&mut lp).is_err());
+            }
+            "dropped" => {}
+            _ => pipe.close(&mut lp).unwrap(),
+        }
+        if how == "dropped" {
+            drop(lp);
+        } else {
+            run_to_the_end(&mut lp);
+        }
+        assert_eq!((&end).read(&mut [0]).unwrap(), 0, "nobody has it any more: {how}");
+    }
+    Ok(())
+}
+
+/// What there is no handle for can be taken as it is, and does not hide those behind it.
+pub fn other_descriptors_can_be_taken<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (pipe, far) = passing_to_peer(&mut lp);
+    let (directory, come) = (Directory::new(), Log::default());
+    let file = File::open(directory.file("file", "content")).unwrap();
+    let socket = UdpSocket::bind(any_port()).unwrap();
+    send_descriptors(&far, b"x", &[file.as_raw_fd(), socket.as_raw_fd()]);
+    drop((file, socket));
+    let note = come.clone();
+    pipe.read_start(&mut lp, move |lp, pipe, _| {
+        assert_eq!(pipe.pending_kind(lp), Some(PendingKind::Other));
+        assert_eq!(refusal(pipe.accept_pending(lp)), ErrorKind::Unsupported);
+        let fd = pipe.take_pending(lp).expect("it is still there");
+        // SAFETY: asking about an open descriptor is harmless.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) };
+        assert_ne!(flags & libc::FD_CLOEXEC, 0, "closed by exec");
+        let mut text = String::new();
+        File::from(fd).read_to_string(&mut text).unwrap();
+        note.push(text);
+        assert_eq!(pipe.pending_kind(lp), Some(PendingKind::Udp));
+        pipe.close(lp).unwrap();
+    })
+    .unwrap();
+    finish(lp);
+    assert_eq!(come.take(), ["content"]);
+    Ok(())
+}
+
+/// Reads that are pulled, and those into late memory, find the handles that have come with
+/// their bytes.
+pub fn pulled_reads_get_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (one, other) = passing_pair(&mut lp);
+    let ((tcp, _), come) = (bound(&mut lp), Log::default());
+    assert_eq!(one.try_write_with_handles(&mut lp, b"abc", &[tcp.into()]).unwrap(), 3);
+    for expected in [b"a", b"b", b"c"] {
+        let note = come.clone();
+        other
+            .read(&mut lp, vec![0], move |lp, other, count, buffer| {
+                assert_eq!((count.unwrap(), &buffer), (1, &expected.to_vec()));
+                note.push(other.pending_count(lp));
+            })
+            .unwrap();
+        run_to_the_end(&mut lp);
+    }
+    assert_eq!(come.take(), [1, 1, 1], "with the first byte, until it is taken");
+    other.accept_pending(&mut lp).unwrap().close(&mut lp).unwrap();
+    one.write_with_handles(&mut lp, "d", &[tcp.into()], |_, _, result, _| result.unwrap()).unwrap();
+    let note = come.clone();
+    let alloc = |_: &mut Loop<T>, _, _| vec![0; 8];
+    other
+        .read_start_with(&mut lp, alloc, move |lp, other, count, _| {
+            assert_eq!(count.unwrap(), 1);
+            note.push(other.pending_count(lp));
+            other.close(lp).unwrap();
+        })
+        .unwrap();
+    run_to_the_end(&mut lp);
+    assert_eq!(come.take(), [1]);
+    one.close(&mut lp).unwrap();
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Handles reach another process, which uses them, and answers over the same pipe.
+pub fn handles_reach_another_process<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (near, far) = UnixStream::pair().unwrap();
+    let (near, far) = (Cell::new(Some(near)), Cell::new(Some(far)));
+    let child = Child::fork(|| {
+        drop(near.take());
+        let mut lp = new_loop(lab)?;
+        let pipe = Pipe::new(&mut lp);
+        pipe.enable_passing(&mut lp).unwrap();
+        pipe.open(&mut lp, far.take().expect("the child's end")).unwrap();
+        pipe.read_start(&mut lp, |lp, pipe, bytes| match bytes.unwrap() {
+            [] => pipe.close(lp).unwrap(),
+            bytes => {
+                assert_eq!((bytes, pipe.pending_count(lp)), (&b"for you"[..], 1));
+                let Ok(AnyHandle::Tcp(tcp)) = pipe.accept_pending(lp) else { panic!("no TCP") };
+                tcp.write(lp, "from the child", |lp, tcp, _, _| tcp.close(lp).unwrap()).unwrap();
+                let (one, other) = Pipe::pair(lp).unwrap();
+                other.write(lp, "made there", |lp, it, _, _| it.close(lp).unwrap()).unwrap();
+                let back = move |lp: &mut Loop<T>, _, result: std::io::Result<()>, _| {
+                    result.unwrap();
+                    one.close(lp).unwrap();
+                };
+                pipe.write_with_handles(lp, "back", &[one.into()], back).unwrap();
+            }
+        })
+        .unwrap();
+        finish(lp);
+        Ok(())
+    });
+    drop(far.take());
+    let pipe = Pipe::new(&mut lp);
+    pipe.enable_passing(&mut lp).unwrap();
+    pipe.open(&mut lp, near.take().expect("our end")).unwrap();
+    let (mut ours, theirs) = tcp_pair();
+    let tcp = opened(&mut lp, theirs);
+    pipe.write_with_handles(&mut lp, "for you", &[tcp.into()], move |lp, _, result, _| {
+        result.unwrap();
+        tcp.close(lp).unwrap();
+    })
+    .unwrap();
+    let heard = Log::default();
+    let hear = heard.clone();
+    pipe.read_start(&mut lp, move |lp, pipe, bytes| {
+        assert_eq!((bytes.unwrap(), pipe.pending_count(lp)), (&b"back"[..], 1));
+        let Ok(AnyHandle::Pipe(made)) = pipe.accept_pending(lp) else { panic!("no pipe") };
+        pipe.close(lp).unwrap();
+        crate::support::pipes::read_all(lp, made, &hear);
+    })
+    .unwrap();
+    run_until(&mut lp, "the child's answer", |_| heard.len() == 1);
+    assert_eq!(heard.take(), [b"made there"]);
+    let mut text = String::new();
+    ours.set_nonblocking(false).unwrap();
+    ours.set_read_timeout(Some(SOON)).unwrap();
+    ours.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "from the child");
+    finish(lp);
+    child.join(SOON)
+}
+
+/// Without descriptors left the bytes come all the same, and that handles are lost is told;
+/// none of those that did come is leaked, and later ones come again.
+pub fn out_of_descriptors_is_told_of_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (pipe, far) = passing_to_peer(&mut lp);
+    let (socket, come) = (UdpSocket::bind(any_port()).unwrap(), Log::default());
+    let note = come.clone();
+    pipe.read_start(&mut lp, move |lp, pipe, bytes| {
+        note.push((bytes.unwrap().to_vec(), pipe.pending_count(lp)));
+    })
+    .unwrap();
+    run(&mut lp, RunMode::NoWait);
+    let before = open_descriptors()?;
+    send_descriptors(&far, b"lost", &[socket.as_raw_fd(); 3]);
+    without_descriptors(|| run_until(&mut lp, "the bytes", |_| come.len() > 0))?;
+    let (bytes, count) = come.take().pop().unwrap();
+    assert!(bytes == b"lost" && count < 3, "{count} of three have come");
+    assert!(pipe.has_lost_handles(&mut lp).unwrap(), "it is told");
+    assert!(!pipe.has_lost_handles(&mut lp).unwrap(), "once");
+    assert_eq!(open_descriptors()?, before + count, "nothing but what waits");
+    send_descriptors(&far, b"there", &[socket.as_raw_fd(); 3]);
+    run_until(&mut lp, "more", |_| come.len() > 0);
+    assert_eq!(come.take(), [(b"there".to_vec(), count + 3)]);
+    assert!(!pipe.has_lost_handles(&mut lp).unwrap(), "all have come");
+    pipe.close(&mut lp).unwrap();
+    assert_eq!(open_descriptors()?, before - 1, "they go with the pipe");
+    finish(lp);
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! What goes through pipes, and what is left when they are gone.
+
+use std::io::ErrorKind;
+
+use poll_core::Backend;
+use uv_core::{Handle, Pipe, RunMode, Stream};
+
+use crate::support::limits::open_descriptors;
+use crate::support::loops::{run, run_to_the_end};
+use crate::support::pipes::{Name, bound_to, echo, one_echo, piping_loop, read_all};
+use crate::support::streams::{TOO_MUCH, finish, outcome, refusal, run_until};
+use crate::support::trace::Log;
+use crate::{Lab, Verdict};
+
+/// The ends of a pair are connected both ways, and end one way at a time.
+pub fn pairs_go_both_ways<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    let (one, other) = Pipe::pair(&mut lp).unwrap();
+    let (told, there, back) = (Log::default(), Log::default(), Log::default());
+    assert_eq!(one.try_write(&mut lp, b"there").unwrap(), 5);
+    one.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    assert!(!one.is_writable(&lp) && one.is_readable(&lp));
+    let (note, answer) = (there.clone(), told.clone());
+    other
+        .read_start(&mut lp, move |lp, other, bytes| match bytes.unwrap() {
+            [] => {
+                other.write(lp, ["and ", "back"], answer.written("answer")).unwrap();
+                other.shutdown(lp, |lp, other, _| other.close(lp).unwrap()).unwrap();
+            }
+            bytes => note.push(bytes.to_vec()),
+        })
+        .unwrap();
+    read_all(&mut lp, one, &back);
+    finish(lp);
+    assert_eq!(
+        (there.take().concat(), back.take().concat()),
+        (b"there".into(), b"and back".into())
+    );
+    assert_eq!(told.take(), [("shutdown", "done"), ("answer", "done")]);
+    Ok(())
+}
+
+/// A pipe of one direction is read at one end and written at the other. A shutdown, or a
+/// close, of the writer is the reader's end of file; what is too much for the kernel waits.
+pub fn one_way_pipes_go_one_way<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for ending in ["shutdown", "close"] {
+        let mut lp = piping_loop(lab)?;
+        let (reader, writer) = Pipe::one_way(&mut lp).unwrap();
+        assert!(reader.is_readable(&lp) && !reader.is_writable(&lp));
+        assert!(writer.is_writable(&lp) && !writer.is_readable(&lp));
+        assert_eq!(refusal(reader.try_write(&mut lp, b"x")), ErrorKind::BrokenPipe);
+        assert_eq!(refusal(writer.read_start(&mut lp, |_, _, _| {})), ErrorKind::NotConnected);
+        let (told, all) = (Log::default(), Log::default());
+        let sent: Vec<u8> = (0..1_000_000).map(|at| (at % 251) as u8).collect();
+        writer.write(&mut lp, sent.clone(), told.written("write")).unwrap();
+        assert!(writer.write_queue_size(&lp) > 0, "no kernel takes all at once");
+        match ending {
+            "shutdown" => writer.shutdown(&mut lp, told.ended("shutdown")).unwrap(),
+            _ => {
+                let tell = told.clone();
+                writer
+                    .write(&mut lp, "", move |lp, writer, result, _| {
+                        tell.push(("last", outcome(&result)));
+                        writer.close(lp).unwrap();
+                    })
+                    .map(drop)
+                    .unwrap();
+            }
+        }
+        read_all(&mut lp, reader, &all);
+        run_until(&mut lp, "the end", |_| all.len() == 1);
+        assert!(all.take() == [sent], "as it was written");
+        let last = if ending == "shutdown" { "shutdown" } else { "last" };
+        assert_eq!(told.take(), [("write", "done"), (last, "done")]);
+        if ending == "shutdown" {
+            assert!(!writer.is_writable(&lp) && !writer.is_closing(&lp));
+            writer.close(&mut lp).unwrap();
+        }
+        finish(lp);
+    }
+    Ok(())
+}
+
+/// Without a reader a write fails, and so do those that are queued behind it; the process
+/// lives.
+pub fn a_reader_that_goes_breaks_the_pipe<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    for both_ways in [false, true] {
+        let pair = if both_ways { Pipe::pair(&mut lp) } else { Pipe::one_way(&mut lp) };
+        let ((reader, writer), told) = (pair.unwrap(), Log::default());
+        writer.write(&mut lp, vec![1; TOO_MUCH], told.written("large")).unwrap();
+        writer.write(&mut lp, "small", told.written("small")).unwrap();
+        run(&mut lp, RunMode::NoWait);
+        assert_eq!(told.len(), 0, "they wait for the reader");
+        reader.close(&mut lp).unwrap();
+        run_until(&mut lp, "both errors", |_| told.len() == 2);
+        assert_eq!(told.take(), [("large", "failed"), ("small", "failed")]);
+        writer.close(&mut lp).unwrap();
+        run_to_the_end(&mut lp);
+    }
+    finish(lp);
+    Ok(())
+}
+
+/// An echo through a named pipe comes back whole, however long it is, from many at once.
+pub fn an_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const CLIENTS: usize = 8;
+    const SIZE: usize = 300_000;
+    let mut lp = piping_loop(lab)?;
+    let (name, ends, back) = (Name::new(), Log::default(), Log::default());
+    let server = bound_to(&mut lp, &name);
+    echo(&mut lp, server, &ends);
+    for client in 0..CLIENTS {
+        let (pipe, back) = (Pipe::new(&mut lp), back.clone());
+        let begun = pipe.connect(&mut lp, &name, move |lp, pipe, result| {
+            result.unwrap();
+            let sent: Vec<u8> = (0..SIZE).map(|at| (at % (200 + client)) as u8).collect();
+            let (expected, mut got) = (sent.clone(), Vec::new());
+            pipe.write(lp, sent, |_, _, result, _| result.unwrap()).unwrap();
+            pipe.read_start(lp, move |lp, pipe, bytes| {
+                got.extend_from_slice(bytes.unwrap());
+                if got.len() == SIZE {
+                    back.push(got == expected);
+                    pipe.close(lp).unwrap();
+                }
+            })
+            .unwrap();
+        });
+        begun.unwrap();
+    }
+    run_until(&mut lp, "all echoes", |_| ends.len() == CLIENTS);
+    assert_eq!(back.take(), [true; CLIENTS]);
+    assert_eq!(ends.take(), ["done"; CLIENTS]);
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// However pipes come and go, and however their loop ends, no descriptor is left.
+pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const ROUNDS: usize = 20;
+    // Windows opens and closes handles of its own meanwhile; a leak is one a round.
+    const SLACK: usize = if cfg!(windows) { ROUNDS / 2 } else { 0 };
+    let round = || -> Verdict {
+        let mut lp = piping_loop(lab)?;
+        let (name, ends) = (Name::new(), Log::default());
+        let server = bound_to(&mut lp, &name);
+        echo(&mut lp, server, &ends);
+        one_echo(&mut lp, name.as_ref(), "hello");
+        run_until(&mut lp, "an end", |_| ends.len() == 1);
+        let nobody = Pipe::new(&mut lp);
+        nobody.connect(&mut lp, Name::new(), |_, _, _| {}).unwrap();
+        let given_up = Pipe::new(&mut lp);
+        given_up.connect(&mut lp, &name, |_, _, _| {}).unwrap();
+        given_up.close(&mut lp).unwrap();
+        // One that its listener is told of and nobody takes, and one behind it.
+        let (other, told) = (Name::new(), Log::default());
+        let (lazy, tell) = (bound_to(&mut lp, &other), told.clone());
+        lazy.listen(&mut lp, 8, move |_, _, _| tell.push(())).unwrap();
+        for _ in 0..2 {
+            Pipe::new(&mut lp).connect(&mut lp, &other, |_, _, _| {}).unwrap();
+        }
+        run_until(&mut lp, "a connection", |_| told.len() > 0);
+        let (_, writer) = Pipe::one_way(&mut lp).unwrap();
+        writer.write(&mut lp, vec![1; TOO_MUCH], |_, _, _, _| {}).unwrap();
+        let (_, ended) = Pipe::one_way(&mut lp).unwrap();
+        ended.shutdown(&mut lp, |_, _, _| {}).unwrap();
+        let (one, other) = Pipe::pair(&mut lp).unwrap();
+        one.read_start(&mut lp, |_, _, _| {}).unwrap();
+        other.close(&mut lp).unwrap();
+        run(&mut lp, RunMode::NoWait);
+        Ok(())
+    };
+    round()?; // What is made once and kept for the whole process is made now.
+    let before = open_descriptors()?;
+    for _ in 0..ROUNDS {
+        round()?;
+    }
+    let after = open_descriptors()?;
+    assert!(
+        after <= before + SLACK,
+        "{before} descriptors were open, and {after} are, after {ROUNDS} loops came and went"
+    );
+    Ok(())
+}
