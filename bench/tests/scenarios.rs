@@ -90,6 +90,11 @@ fn calls_are_counted_for_so_many_requests() {
 }
 
 #[test]
+fn files_are_read_and_asked_about() {
+    check("files");
+}
+
+#[test]
 fn every_suite_has_a_name_for_the_command_line() {
     let suites = suites::all(Scale::Tiny, Which::All);
     assert_eq!(suites.iter().map(|suite| suite.name).collect::<Vec<_>>(), suites::NAMES);

@@ -3,6 +3,7 @@
 pub mod asyncs;
 pub mod calls;
 pub mod echo;
+pub mod files;
 pub mod memory;
 pub mod pool;
 pub mod timers;
@@ -53,8 +54,9 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 11] = [
-    "timers", "turns", "async", "pool", "wait", "echo", "connect", "pump", "udp", "memory", "calls",
+pub const NAMES: [&str; 12] = [
+    "timers", "turns", "async", "pool", "wait", "echo", "connect", "pump", "udp", "memory",
+    "calls", "files",
 ];
 
 /// All suites.
@@ -74,6 +76,7 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         udp::suite(scale),
         memory::suite(scale, which),
         calls::suite(scale),
+        files::suite(scale),
     ]
 }
 
