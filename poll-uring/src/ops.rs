@@ -6,7 +6,7 @@ use std::ptr;
 
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
-use poll_core::{At, Event, Op, OpKind, RawSource, Ready, Shutdown, Table, Token};
+use poll_core::{At, Event, Op, OpKind, RawBufs, RawSource, Ready, Shutdown, Table, Token};
 
 use crate::buffers::Groups;
 use crate::polls::{from_poll, to_poll};
@@ -165,8 +165,8 @@ fn needed(kind: OpKind) -> &'static [u8] {
         OpKind::SendMsg => &[opcode::SendMsg::CODE],
         OpKind::Shutdown => &[opcode::Shutdown::CODE],
         OpKind::Poll => &[opcode::PollAdd::CODE],
-        OpKind::Read => &[opcode::Readv::CODE],
-        OpKind::Write => &[opcode::Writev::CODE],
+        OpKind::Read => &[opcode::Readv::CODE, opcode::Read::CODE],
+        OpKind::Write => &[opcode::Writev::CODE, opcode::Write::CODE],
         OpKind::Fsync => &[opcode::Fsync::CODE],
         OpKind::Ftruncate => &[opcode::Ftruncate::CODE],
         OpKind::OpenAt => &[opcode::OpenAt::CODE],
@@ -249,16 +249,22 @@ fn socket_entry(op: Op) -> Option<squeue::Entry> {
 
 fn file_entry(op: Op) -> Option<squeue::Entry> {
     Some(match op {
-        Op::Read { source, bufs, offset } => {
-            opcode::Readv::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
+        Op::Read { source, bufs, offset } => match only(bufs) {
+            Some((buf, len)) => {
+                opcode::Read::new(fd(source), buf, len).offset(position(offset)).build()
+            }
+            None => opcode::Readv::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
                 .offset(position(offset))
-                .build()
-        }
-        Op::Write { source, bufs, offset } => {
-            opcode::Writev::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
+                .build(),
+        },
+        Op::Write { source, bufs, offset } => match only(bufs) {
+            Some((buf, len)) => {
+                opcode::Write::new(fd(source), buf, len).offset(position(offset)).build()
+            }
+            None => opcode::Writev::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
                 .offset(position(offset))
-                .build()
-        }
+                .build(),
+        },
         Op::Fsync { source, data_only } => {
             let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
             opcode::Fsync::new(fd(source)).flags(flags).build()
@@ -294,6 +300,16 @@ fn file_entry(op: Op) -> Option<squeue::Entry> {
         }
         _ => return None,
     })
+}
+
+/// The only buffer of a list that has one: for it the kernel need not read the list.
+fn only(bufs: RawBufs) -> Option<(*mut u8, u32)> {
+    if bufs.count != 1 {
+        return None;
+    }
+    // SAFETY: whoever submits keeps the list valid until the operation has ended.
+    let buf = unsafe { bufs.ptr.cast::<libc::iovec>().read() };
+    Some((buf.iov_base.cast(), u32::try_from(buf.iov_len).ok()?))
 }
 
 fn fd(source: RawSource) -> Fd {

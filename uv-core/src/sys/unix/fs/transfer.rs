@@ -44,6 +44,12 @@ fn position(offset: u64) -> io::Result<libc::off_t> {
 }
 
 pub(crate) fn read(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
+    if let (&[only], Some(offset)) = (slices.left(), offset) {
+        let (at, len) = (position(offset)?, only.iov_len.min(MAX_BYTES));
+        // SAFETY: the slice is memory that its buffer lends to be filled.
+        let count = retried(|| unsafe { libc::pread(fd(file), only.iov_base, len, at) });
+        return count.map(|count| count as usize);
+    }
     let Some(offset) = offset.map(position).transpose()? else {
         // SAFETY: the slices are memory that their buffer lends to be filled.
         return call(slices, |list, count| unsafe { libc::readv(fd(file), list, count) });
@@ -53,6 +59,12 @@ pub(crate) fn read(file: &File, slices: &Slices, offset: Option<u64>) -> io::Res
 }
 
 pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
+    if let (&[only], Some(offset)) = (slices.left(), offset) {
+        let (at, len) = (position(offset)?, only.iov_len.min(MAX_BYTES));
+        // SAFETY: the slice is memory that its buffer lends to be read.
+        let count = retried(|| unsafe { libc::pwrite(fd(file), only.iov_base, len, at) });
+        return count.map(|count| count as usize);
+    }
     let Some(offset) = offset.map(position).transpose()? else {
         // SAFETY: the slices are memory that their buffer lends to be read.
         return call(slices, |list, count| unsafe { libc::writev(fd(file), list, count) });
