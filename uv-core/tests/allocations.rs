@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 
 use uv_core::backends::Auto;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{BindFlags, Handle, Loop, Pipe, RunMode, Stream, Tcp};
 
 /// Counts what this thread allocates.
 struct Counting;
@@ -79,34 +79,59 @@ impl Meter {
     }
 }
 
+/// Sends 512 bytes to and fro between two streams: lent reads and owned writes.
+fn echo<S: Stream>(lp: &mut Loop<Auto>, one: S, other: S) {
+    other
+        .read_start(lp, |lp, other, bytes| {
+            assert_eq!(bytes.unwrap().len(), 512);
+            other.write(lp, &[7; 512], |_, _, result, _| result.unwrap()).unwrap();
+        })
+        .unwrap();
+    let (buffer, mut meter) = (Rc::new(RefCell::new(vec![1; 512])), Meter::new());
+    let ping = move |lp: &mut Loop<Auto>| {
+        let kept = Rc::clone(&buffer);
+        let bytes = buffer.take();
+        one.write(lp, bytes, move |_, _, _, bytes| drop(kept.replace(bytes))).unwrap();
+    };
+    ping(lp);
+    one.read_start(lp, move |lp, one, bytes| {
+        assert_eq!(bytes.unwrap().len(), 512);
+        if meter.round() {
+            one.close(lp).unwrap();
+            other.close(lp).unwrap();
+        } else {
+            ping(lp);
+        }
+    })
+    .unwrap();
+    lp.run(RunMode::Default).unwrap();
+}
+
 #[test]
 fn lent_reads_and_owned_writes_allocate_nothing() {
     every(|lp| {
         let (one, other) = Tcp::pair(lp).unwrap();
-        other
-            .read_start(lp, |lp, other, bytes| {
-                assert_eq!(bytes.unwrap().len(), 512);
-                other.write(lp, &[7; 512], |_, _, result, _| result.unwrap()).unwrap();
-            })
-            .unwrap();
-        let (buffer, mut meter) = (Rc::new(RefCell::new(vec![1; 512])), Meter::new());
-        let ping = move |lp: &mut Loop<Auto>| {
-            let kept = Rc::clone(&buffer);
-            let bytes = buffer.take();
-            one.write(lp, bytes, move |_, _, _, bytes| drop(kept.replace(bytes))).unwrap();
-        };
-        ping(lp);
-        one.read_start(lp, move |lp, one, bytes| {
-            assert_eq!(bytes.unwrap().len(), 512);
-            if meter.round() {
-                one.close(lp).unwrap();
-                other.close(lp).unwrap();
-            } else {
-                ping(lp);
+        echo(lp, one, other);
+    });
+}
+
+#[test]
+fn pipes_allocate_nothing() {
+    every(|lp| {
+        let (one, other) = match Pipe::pair(lp) {
+            Ok(pair) => pair,
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return eprintln!("skip: {error}");
             }
-        })
-        .unwrap();
-        lp.run(RunMode::Default).unwrap();
+            Err(error) => panic!("{error}"),
+        };
+        echo(lp, one, other);
+        // Nor do those that could pass handles.
+        let (one, other) = Pipe::pair(lp).unwrap();
+        match one.enable_passing(lp).and(other.enable_passing(lp)) {
+            Ok(()) => echo(lp, one, other),
+            Err(error) => eprintln!("skip: {error}"),
+        }
     });
 }
 

@@ -538,6 +538,7 @@ macro_rules! __list_of_cases {
                 one_way_pipes_go_one_way
                 a_reader_that_goes_breaks_the_pipe
                 an_echo_comes_back_whole
+                an_echo_takes_three_calls_a_message
                 no_descriptor_is_left_behind
                 a_descriptor_says_what_it_can_do
                 files_are_refused

@@ -9,7 +9,8 @@ use crate::support::limits::open_descriptors;
 use crate::support::loops::{run, run_to_the_end};
 use crate::support::pipes::{Name, bound_to, echo, one_echo, piping_loop, read_all};
 use crate::support::streams::{TOO_MUCH, finish, outcome, refusal, run_until};
-use crate::support::trace::Log;
+use crate::support::syscalls;
+use crate::support::trace::{Count, Log};
 use crate::{Lab, Verdict};
 
 /// The ends of a pair are connected both ways, and end one way at a time.
@@ -132,6 +133,42 @@ pub fn an_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(back.take(), [true; CLIENTS]);
     assert_eq!(ends.take(), ["done"; CLIENTS]);
     server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// An echo takes no more system calls than one would write by hand: each message is one wait,
+/// one read and one write.
+pub fn an_echo_takes_three_calls_a_message<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const ROUNDS: u32 = 50;
+    let mut lp = piping_loop(lab)?;
+    let (one, other) = Pipe::pair(&mut lp).unwrap();
+    let echoed = Count::default();
+    other
+        .read_start(&mut lp, |lp, other, bytes| {
+            assert_eq!(bytes.unwrap(), b"ping");
+            other.write(lp, "pong", |_, _, result, _| result.unwrap()).unwrap();
+        })
+        .unwrap();
+    let count = echoed.clone();
+    one.read_start(&mut lp, move |lp, one, bytes| {
+        assert_eq!(bytes.unwrap(), b"pong");
+        count.count();
+        one.write(lp, "ping", |_, _, result, _| result.unwrap()).unwrap();
+    })
+    .unwrap();
+    one.write(&mut lp, "ping", |_, _, result, _| result.unwrap()).unwrap();
+    let rounds = |lp: &mut uv_core::Loop<T>, until: u64| {
+        while echoed.get() < until {
+            run(lp, RunMode::Once);
+        }
+    };
+    rounds(&mut lp, 10); // What is done once is done now.
+    let calls = syscalls::count(|| rounds(&mut lp, 10 + u64::from(ROUNDS)))?.1;
+    let (messages, at_the_edges) = (2 * ROUNDS, 3);
+    assert!(calls.total() <= 3 * messages + at_the_edges, "{calls:?} for {messages} messages");
+    one.close(&mut lp).unwrap();
+    other.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
