@@ -82,6 +82,7 @@ pub mod backends;
 pub mod clock;
 pub mod compare;
 pub mod cores;
+pub mod html;
 pub mod latencies;
 #[cfg(all(unix, feature = "libuv"))]
 mod libuv;
@@ -89,12 +90,14 @@ pub mod limits;
 #[cfg(target_os = "linux")]
 mod load;
 pub mod machine;
+mod once;
 pub mod options;
 mod pollers;
 pub mod process;
 pub mod report;
 pub mod results;
 pub mod runner;
+pub mod scoreboard;
 mod serve;
 pub mod servers;
 pub mod stats;
@@ -121,17 +124,8 @@ use crate::suite::{Absent, Suite};
 /// Those of the options, of any contestant, and of reading and writing files.
 pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
     let style = Style::of(&io::stdout());
-    if let Some(Command::Compare { old, new }) = &options.command {
-        let worse = compare::write(&Results::read(old)?, &Results::read(new)?, style, out)?;
-        return Ok(ExitCode::from(u8::from(worse)));
-    }
-    if let Some(Command::Serve { service, backend, port, who, core, supervised }) = &options.command
-    {
-        return match who {
-            Some(who) if *supervised => process::serve_supervised(who, *service, *core),
-            who => serve::serve(*service, backend.as_deref(), who.as_deref(), *port, out),
-        }
-        .map(|()| ExitCode::SUCCESS);
+    if let Some(command) = &options.command {
+        return run_command(command, style, out);
     }
     let suites = options.select()?;
     if options.list {
@@ -139,12 +133,66 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let results = measure(suites, options)?;
-    let to_stdout = options.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    if !to_stdout {
+    if let Some(path) = options.json.as_ref().filter(|path| path.as_os_str() == "-") {
+        return results.write(path, out).map(|()| ExitCode::SUCCESS);
+    }
+    if options.tables() {
         report::write(&results, style, out)?;
     }
-    if let Some(path) = &options.json {
-        results.write(path, out)?;
+    report::scoreboard(&results, style, out)?;
+    report::legend(&results, style, out)?;
+    match &options.json {
+        Some(path) => results.write(path, out)?,
+        None => {
+            let folder = options.out();
+            std::fs::create_dir_all(&folder)?;
+            let (page, file) = (folder.join("report.html"), folder.join("results.json"));
+            results.write(&file, out)?;
+            std::fs::write(&page, html::page(&results))?;
+            writeln!(out, "all of it: {} and {}", page.display(), file.display())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does something else than to measure everything.
+fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Result<ExitCode> {
+    match command {
+        Command::Compare { old, new } => {
+            let worse = compare::write(&Results::read(old)?, &Results::read(new)?, style, out)?;
+            return Ok(ExitCode::from(u8::from(worse)));
+        }
+        Command::Once { suite, backend, who, scenario, full, json } => {
+            let once = once::Once {
+                suite,
+                scenario: scenario.as_deref(),
+                backend: backend.as_deref(),
+                who: who.as_deref(),
+                scale: if *full { suites::Scale::Full } else { suites::Scale::Quick },
+                json: *json,
+            };
+            once::run(&once, out)?;
+        }
+        Command::Report { results, html, chart } => {
+            let results = Results::read(results)?;
+            if let Some(path) = html {
+                std::fs::write(path, html::page(&results))?;
+            }
+            if let Some(path) = chart {
+                let why = "these results are without the suite 'wait', which the chart shows";
+                let missing = || io::Error::new(io::ErrorKind::InvalidInput, why);
+                std::fs::write(path, html::wait_chart(&results).ok_or_else(missing)?)?;
+            }
+            if html.is_none() && chart.is_none() {
+                report::write(&results, style, out)?;
+                report::scoreboard(&results, style, out)?;
+                report::legend(&results, style, out)?;
+            }
+        }
+        Command::Serve { service, backend, port, who, core, supervised } => match who {
+            Some(who) if *supervised => process::serve_supervised(who, *service, *core)?,
+            who => serve::serve(*service, backend.as_deref(), who.as_deref(), *port, out)?,
+        },
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Large scenarios, in about ten minutes
+    /// Large scenarios, in about fifteen minutes
     #[arg(long)]
     full: bool,
 
@@ -57,8 +57,16 @@ pub struct Options {
     #[arg(short, long)]
     pub list: bool,
 
-    /// Write the results to a file too; '-' is the standard output
-    #[arg(long, value_name = "FILE")]
+    /// Print every table, not only the scoreboard; so does '--suite'
+    #[arg(short, long)]
+    tables: bool,
+
+    /// Where to write report.html and results.json [default: bench in Cargo's target folder]
+    #[arg(short, long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+
+    /// Write the results to this file instead, and no page; '-' is the standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
     pub json: Option<PathBuf>,
 
     /// What else to do
@@ -75,6 +83,37 @@ pub enum Command {
         old: PathBuf,
         /// Results of now
         new: PathBuf,
+    },
+    /// Runs one scenario of a suite once, and prints what it found
+    Once {
+        /// The suite
+        suite: String,
+        /// On which of our backends: under uv-core's loop if the suite has that, else bare
+        #[arg(short, long, value_name = "NAME")]
+        backend: Option<String>,
+        /// Or who else runs it: a contestant's whole name, as '--list' has it
+        #[arg(short, long, value_name = "CONTESTANT", conflicts_with = "backend")]
+        who: Option<String>,
+        /// The first scenario whose name contains this [default: the first]
+        #[arg(long, value_name = "TEXT")]
+        scenario: Option<String>,
+        /// The size that '--full' has
+        #[arg(long)]
+        full: bool,
+        /// As one flat line of JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Draws results that were written before
+    Report {
+        /// The results
+        results: PathBuf,
+        /// Where to write the page
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+        /// Where to write the chart of the costs of waiting, as an SVG file
+        #[arg(long, value_name = "FILE")]
+        chart: Option<PathBuf>,
     },
     /// Serves TCP on 127.0.0.1 with one thread until killed
     Serve {
@@ -110,6 +149,17 @@ impl Options {
     /// How large the scenarios are.
     pub fn scale(&self) -> Scale {
         if self.full { Scale::Full } else { Scale::Quick }
+    }
+
+    /// Whether to print every table.
+    pub fn tables(&self) -> bool {
+        self.tables || !self.suites.is_empty()
+    }
+
+    /// The folder for the page and the results.
+    pub fn out(&self) -> PathBuf {
+        let target = || std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
+        self.out.clone().unwrap_or_else(|| PathBuf::from(target()).join("bench"))
     }
 
     /// The suites that were chosen, with the contestants that were.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 
-use console::Style as Paint;
+use console::{Style as Paint, Term};
 
 use crate::results::{Entry, Results, Row};
+use crate::scoreboard::Scoreboard;
 use crate::stats::Verdict;
 use crate::suite::{Suite, Unit};
 
@@ -13,10 +14,18 @@ use crate::suite::{Suite, Unit};
 const CELL: usize = 25;
 
 /// How a report may look.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// With colours.
     pub colour: bool,
+    /// How many characters fit on a line.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { colour: false, width: 120 }
+    }
 }
 
 impl Style {
@@ -25,7 +34,9 @@ impl Style {
     pub fn of(out: &impl IsTerminal) -> Style {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let plain = variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
-        Style { colour: out.is_terminal() && !plain }
+        let width = Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+        let width = width.filter(|_| out.is_terminal()).unwrap_or(Style::default().width);
+        Style { colour: out.is_terminal() && !plain, width }
     }
 
     pub(crate) fn paint(self, paint: Paint, text: &str) -> String {
@@ -79,7 +90,7 @@ pub fn write(results: &Results, style: Style, out: &mut dyn Write) -> io::Result
     for rows in tables(&results.rows) {
         table(&rows, style, out)?;
     }
-    legend(results, style, out)
+    Ok(())
 }
 
 /// The rows by suite and figure, in their order.
@@ -104,6 +115,12 @@ fn table(rows: &[&Row], style: Style, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {}", style.faint(&line))?;
     }
     let margin = who_of(rows).iter().map(|who| who.len()).max().unwrap_or(0) + 2;
+    let fit = (style.width.saturating_sub(margin) / CELL).max(1);
+    rows.chunks(fit).try_for_each(|rows| part(rows, margin, style, out))
+}
+
+/// As many columns as fit beside each other.
+fn part(rows: &[&Row], margin: usize, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let heads = rows.iter().map(|row| format!("{:>CELL$}", row.scenario));
     writeln!(out, "{:margin$}{}", "", style.title(&heads.collect::<String>()))?;
     for who in who_of(rows) {
@@ -197,8 +214,12 @@ pub(crate) fn value(value: f64, unit: Unit) -> String {
     format!("{value:.digits$} {name}").trim_end().into()
 }
 
-/// What the marks mean, who was missing, and whether any of it can be trusted.
-fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()> {
+/// Writes what the marks mean, who was missing, and whether any of it can be trusted.
+///
+/// # Errors
+///
+/// Those of writing.
+pub fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let machine = &results.machine;
     writeln!(
         out,
@@ -217,39 +238,93 @@ fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()
     let load = machine.load.map_or(String::new(), |load| format!(", load {load:.1}"));
     let (processor, cores, system) = (&machine.processor, machine.cores, &machine.system);
     writeln!(out, "{processor}, {cores} cores{load}; {system}; {versions}")?;
+    for note in &results.notes {
+        writeln!(out, "{}", style.paint(Paint::new().yellow(), note))?;
+    }
+    for (why, who) in absent(results) {
+        writeln!(out, "{}", style.faint(&format!("not run: {} ({why})", who.join(", "))))?;
+    }
+    for warning in warnings(results) {
+        writeln!(out, "{}", style.paint(Paint::new().yellow(), &warning))?;
+    }
+    Ok(())
+}
+
+/// Who was missing, by reason.
+pub(crate) fn absent(results: &Results) -> BTreeMap<&str, Vec<&str>> {
     let mut absent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for one in &results.absent {
         absent.entry(&one.why).or_default().push(&one.who);
     }
-    for (why, who) in absent {
-        writeln!(out, "{}", style.faint(&format!("not run: {} ({why})", who.join(", "))))?;
-    }
-    let warn = |text: String| style.paint(Paint::new().yellow(), &text);
+    absent
+}
+
+/// Why the numbers should not be trusted, if so.
+pub(crate) fn warnings(results: &Results) -> Vec<String> {
+    let mut warnings = Vec::new();
     if !results.settings.optimised {
-        writeln!(
-            out,
-            "{}",
-            warn("This is a debug build: its numbers mean nothing. Use --release.".into())
-        )?;
+        warnings.push("This is a debug build: its numbers mean nothing. Use --release.".into());
     }
-    if machine.is_busy() {
-        writeln!(
-            out,
-            "{}",
-            warn("Others use this machine: trust ratios more than numbers.".into())
-        )?;
+    if results.machine.is_busy() {
+        warnings.push("Others use this machine: trust ratios more than numbers.".into());
     }
-    let judged = results.rows.iter().flat_map(|row| &row.entries);
-    let (doubtful, all) = judged.fold((0, 0), |(doubtful, all), entry| {
+    if results.machine.cores < 2 {
+        warnings.push("Servers and clients share one core: rates on the wall mean little.".into());
+    }
+    let judged = results.rows.iter().flat_map(|row| row.entries.iter().map(move |one| (row, one)));
+    let judged = judged.filter(|(row, entry)| entry.who != row.baseline);
+    let (doubtful, all) = judged.fold((0, 0), |(doubtful, all), (_, entry)| {
         (doubtful + usize::from(entry.verdict == Verdict::NoConclusion), all + 1)
     });
     if doubtful * 4 > all {
-        let text = format!(
-            "{doubtful} of {all} comparisons allow no conclusion: the machine is too noisy."
-        );
-        writeln!(out, "{}", warn(text))?;
+        warnings.push(format!(
+            "{doubtful} of {all} comparisons allow no conclusion: the machine is too noisy. A \
+             quieter one, '--full' or more '--rounds' help."
+        ));
     }
-    Ok(())
+    warnings
+}
+
+/// Writes the scoreboard: contestants down, suites across.
+///
+/// # Errors
+///
+/// Those of writing.
+pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    const WIDE: usize = 9;
+    let board = Scoreboard::of(results);
+    let margin = board.who.iter().map(|who| who.len()).max().unwrap_or(0) + 2;
+    let room = style.width.saturating_sub(margin) / WIDE;
+    for suites in board.suites.chunks(room.max(1)) {
+        let heads: String = suites.iter().map(|(suite, _)| format!("{suite:>WIDE$}")).collect();
+        writeln!(out, "\n{:margin$}{}", "", style.title(&heads))?;
+        for who in &board.who {
+            if suites.iter().all(|(suite, _)| board.score(who, suite).is_none()) {
+                continue;
+            }
+            let mut line = format!("  {who:<width$}", width = margin - 2);
+            for (suite, baseline) in suites {
+                line += &match board.score(who, suite) {
+                    None => format!("{:>WIDE$}", ""),
+                    Some(_) if who == baseline => style.faint(&format!("{:>WIDE$}", "1×")),
+                    Some(score) => {
+                        let text = format!("{:>WIDE$}", times(score.ratio));
+                        let verdict = match score.ratio {
+                            _ if 2 * score.sure < score.of => Verdict::NoConclusion,
+                            ratio if ratio > 1.05 => Verdict::Ahead,
+                            ratio if ratio < 0.95 => Verdict::Behind,
+                            _ => Verdict::Level,
+                        };
+                        style.verdict(verdict, &text)
+                    }
+                };
+            }
+            writeln!(out, "{}", line.trim_end())?;
+        }
+    }
+    let line = "Geometric means of each suite: how many times as good as the baseline, 1×. Yellow: \
+                fewer than half of the comparisons allow a conclusion.";
+    writeln!(out, "{}", style.faint(line))
 }
 
 fn wrapped(text: &str, width: usize) -> Vec<String> {

@@ -16,8 +16,8 @@ pub const LEAST_ROUNDS: usize = 7;
 pub struct Runner {
     /// How often each contestant runs each scenario, after one run to warm up.
     pub rounds: usize,
-    /// To whom the others are compared, if that one is there. Otherwise it is libuv; or a
-    /// hand-written contestant; or the first.
+    /// To whom the others are compared, if that one is there. Otherwise it is libuv; or what
+    /// is written by hand, on epoll if there is such; or the first.
     pub baseline: Option<String>,
     progress: Progress,
 }
@@ -128,6 +128,7 @@ impl Runner {
             .as_ref()
             .and_then(|name| position(&|who| who.to_string() == *name))
             .or_else(|| position(&|who| who == Who::Peer("libuv")))
+            .or_else(|| position(&|who| who == Who::Hand("epoll")))
             .or_else(|| position(&|who| matches!(who, Who::Hand(_))))
             .or((!contestants.is_empty()).then_some(0))
     }

@@ -100,10 +100,14 @@ impl Unit {
 
     /// How many times as good as `baseline` a value is: above 1 is better.
     pub fn ratio(self, value: f64, baseline: f64) -> f64 {
+        // Where nothing at all is a good value, nobody is infinitely better than another.
+        let least = match self {
+            Unit::CallsEach => 0.01,
+            Unit::BytesEach => 1.0,
+            _ => 0.0,
+        };
         match self.less_is_better() {
-            // Nobody needs less than nothing.
-            true if value == baseline => 1.0,
-            true => baseline / value,
+            true => (baseline + least) / (value + least),
             false => value / baseline,
         }
     }

@@ -1,0 +1,75 @@
+//! Bars: everyone in one figure of one scenario, the best first.
+
+use super::svg::{Anchor, Svg};
+use crate::report::{times, value};
+use crate::results::{Entry, Row};
+use crate::scoreboard::{Family, family};
+use crate::stats::Verdict;
+
+const WIDTH: f64 = 520.0;
+/// Where bars begin and how far they go; beyond are the numbers.
+const LEFT: f64 = 108.0;
+const LONGEST: f64 = 256.0;
+const TOP: f64 = 30.0;
+const STEP: f64 = 21.0;
+const THICK: f64 = 14.0;
+
+pub(super) fn class(who: &str) -> &'static str {
+    match family(who) {
+        Family::Core => "f-core",
+        Family::Bare => "f-bare",
+        Family::Libuv => "f-libuv",
+        Family::Hand => "f-hand",
+        Family::Other => "f-other",
+    }
+}
+
+/// All contestants of a row.
+pub(super) fn chart(row: &Row, title: &str) -> Svg {
+    let mut entries: Vec<&Entry> = row.entries.iter().collect();
+    entries.sort_by(|one, other| {
+        let order = one.value.median.total_cmp(&other.value.median);
+        if row.unit.less_is_better() { order } else { order.reverse() }
+    });
+    let height = TOP + STEP * entries.len() as f64 + 8.0;
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text("title", (0.0, 14.0), Anchor::Start, title);
+    let longest = entries.iter().map(|entry| entry.value.median).fold(0.0, f64::max);
+    let length = |value: f64| (LONGEST * value / longest.max(f64::MIN_POSITIVE)).max(1.0);
+    svg.line("axis", (LEFT, TOP - 4.0), (LEFT, height - 8.0));
+    for (index, entry) in entries.iter().enumerate() {
+        let y = TOP + STEP * index as f64;
+        let base = y + THICK - 3.0;
+        let name = if family(&entry.who) == Family::Core { "strong" } else { "name" };
+        svg.text(name, (LEFT - 8.0, base), Anchor::End, &entry.who);
+        let number = value(entry.value.median, row.unit);
+        let is_baseline = entry.who == row.baseline;
+        let ratio = if is_baseline { "1×".into() } else { times(entry.ratio.median) };
+        let title = format!(
+            "{}: {number}, {ratio} of {} (from {} to {})",
+            entry.who,
+            row.baseline,
+            times(entry.ratio.low),
+            times(entry.ratio.high),
+        );
+        let long = length(entry.value.median);
+        svg.bar(class(&entry.who), (LEFT, y), (long, THICK), &title);
+        // How far the median may be off, as far as there is room for it.
+        let (low, high) = (length(entry.value.low), length(entry.value.high).min(LONGEST * 1.06));
+        if high - low > 3.0 {
+            let middle = y + THICK / 2.0;
+            svg.line("whisker", (LEFT + low, middle), (LEFT + high, middle));
+        }
+        svg.text("value", (WIDTH - 66.0, base), Anchor::End, number);
+        let mark = match entry.verdict {
+            _ if is_baseline => "",
+            Verdict::Ahead => " +",
+            Verdict::Behind => " −",
+            Verdict::Level => " =",
+            Verdict::NoConclusion => " ?",
+        };
+        svg.text("value", (WIDTH - 14.0, base), Anchor::End, ratio);
+        svg.text("value", (WIDTH - 12.0, base), Anchor::Start, mark);
+    }
+    svg
+}

@@ -1,0 +1,169 @@
+//! Lines: what waiting costs against the number of sources, and how long requests take.
+
+use super::svg::{Anchor, LogAxis, Svg};
+use crate::report::value;
+use crate::results::{Distribution, Row};
+use crate::suite::Unit;
+
+/// The room around the lines.
+const LEFT: f64 = 62.0;
+const TOP: f64 = 46.0;
+const RIGHT: f64 = 112.0;
+const BOTTOM: f64 = 44.0;
+/// Names at the end of lines are at least this far apart.
+const APART: f64 = 14.0;
+
+/// One line: whose it is, and its points.
+struct Series {
+    who: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// The colour of a line is that of the facility, the last word of the name.
+fn class(who: &str) -> String {
+    let last = who.split(' ').next_back().unwrap_or(who);
+    let known = ["select", "poll", "epoll", "uring", "mio", "polling", "tokio", "libuv"];
+    let known = known.into_iter().find(|name| *name == last).unwrap_or("libuv");
+    format!("s-{known}")
+}
+
+/// What is written by hand is dashed, and lies beside ours.
+fn is_dashed(who: &str) -> bool {
+    who.starts_with("hand ")
+}
+
+/// The costs of one figure against the number of sources; one row for each number.
+pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> {
+    const SHOWN: [&str; 7] =
+        ["bare select", "bare poll", "bare epoll", "bare uring", "hand epoll", "mio", "polling"];
+    let series = SHOWN.iter().filter_map(|who| {
+        let points: Vec<_> = rows
+            .iter()
+            .filter_map(|row| {
+                let entry = row.entries.iter().find(|entry| entry.who == *who)?;
+                Some((row.parameter? as f64, entry.value.median))
+            })
+            .collect();
+        (points.len() > 1).then(|| Series { who: who.to_string(), points })
+    });
+    let series: Vec<Series> = series.collect();
+    let first = rows.first().filter(|_| !series.is_empty())?;
+    let mut chart = Chart::new(title, size, &series);
+    let unit = first.unit;
+    for tick in chart.y.ticks() {
+        chart.row(tick, &value(tick, unit));
+    }
+    for tick in chart.x.ticks() {
+        chart.column(tick, &thousands(tick));
+    }
+    chart.foot("registered sources");
+    chart.series(&series, |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit)));
+    Some(chart.svg)
+}
+
+fn thousands(number: f64) -> String {
+    match number as u64 {
+        number @ 1_000.. => format!("{},{:03}", number / 1_000, number % 1_000),
+        number => number.to_string(),
+    }
+}
+
+/// How long requests take: for each share of them, the time within which they were answered.
+pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> Option<Svg> {
+    const SHOWN: [&str; 7] =
+        ["uv-core epoll", "uv-core uring", "hand epoll", "hand uring", "libuv", "mio", "tokio"];
+    /// Nines: the first mark has none, the second one…
+    const MARKS: [(f64, &str); 5] =
+        [(0.0, "0"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
+    let nines = |share: f64| 1.0 / (1.0 - share.min(0.9999));
+    let series = SHOWN.iter().filter_map(|who| {
+        let of = of.iter().find(|of| of.who == *who)?;
+        let curve = of.curve.iter().filter(|(share, _)| *share <= 0.9999);
+        let points = curve.map(|(share, time)| (nines(*share), *time)).collect();
+        Some(Series { who: who.to_string(), points })
+    });
+    let series: Vec<Series> = series.collect();
+    if series.is_empty() {
+        return None;
+    }
+    let mut chart = Chart::new(title, size, &series);
+    for tick in chart.y.ticks() {
+        chart.row(tick, &value(tick, Unit::WallTimeEach));
+    }
+    for (share, name) in MARKS {
+        chart.column(nines(share), name);
+    }
+    chart.foot("share of requests that were answered within");
+    chart.series(&series, |(x, y)| {
+        format!("{:.2} %: {}", 100.0 * (1.0 - 1.0 / x), value(y, Unit::WallTimeEach))
+    });
+    Some(chart.svg)
+}
+
+/// Axes and what is drawn between them.
+struct Chart {
+    svg: Svg,
+    x: LogAxis,
+    y: LogAxis,
+    right: f64,
+    bottom: f64,
+}
+
+impl Chart {
+    fn new(title: &str, (width, height): (f64, f64), series: &[Series]) -> Chart {
+        let all: Vec<(f64, f64)> =
+            series.iter().flat_map(|series| series.points.iter().copied()).collect();
+        let (right, bottom) = (width - RIGHT, height - BOTTOM);
+        let x = LogAxis::holding(all.iter().map(|(x, _)| *x), LEFT, right);
+        let y = LogAxis::holding(all.iter().map(|(_, y)| *y), bottom, TOP);
+        let mut svg = Svg::new(width, height, title);
+        svg.text("title", (LEFT - 44.0, 22.0), Anchor::Start, title);
+        Chart { svg, x, y, right, bottom }
+    }
+
+    fn row(&mut self, at: f64, name: &str) {
+        let y = self.y.at(at);
+        self.svg.line("grid", (LEFT, y), (self.right, y));
+        self.svg.text("tick", (LEFT - 8.0, y + 4.0), Anchor::End, name);
+    }
+
+    fn column(&mut self, at: f64, name: &str) {
+        let x = self.x.at(at);
+        self.svg.line("grid", (x, TOP), (x, self.bottom));
+        self.svg.text("tick", (x, self.bottom + 16.0), Anchor::Middle, name);
+    }
+
+    fn foot(&mut self, text: &str) {
+        let middle = (LEFT + self.right) / 2.0;
+        self.svg.text("note", (middle, self.bottom + 34.0), Anchor::Middle, text);
+    }
+
+    fn series(&mut self, all: &[Series], tell: impl Fn((f64, f64)) -> String) {
+        let place = |(x, y): (f64, f64)| (self.x.at(x), self.y.at(y));
+        let mut ends = Vec::new();
+        for Series { who, points } in all {
+            let dashed = if is_dashed(who) { " dashed" } else { "" };
+            let places: Vec<_> = points.iter().map(|point| place(*point)).collect();
+            self.svg.path(&format!("curve {}{dashed}", class(who)), &places, who);
+            if !is_dashed(who) {
+                for (point, at) in points.iter().zip(&places) {
+                    self.svg.dot(&class(who), *at, &format!("{who}, {}", tell(*point)));
+                }
+            }
+            if let Some((_, y)) = places.last() {
+                ends.push((*y, who));
+            }
+        }
+        ends.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut above = f64::MIN;
+        let total = APART * ends.len() as f64;
+        for (index, (y, who)) in ends.iter().enumerate() {
+            // Not so far down that those below leave the picture.
+            let room = self.bottom + APART - (total - APART * index as f64);
+            let at = y.min(room).max(above + APART);
+            above = at;
+            let name = (self.right + 10.0, at + 4.0);
+            self.svg.text(&class(who), name, Anchor::Start, who);
+        }
+    }
+}

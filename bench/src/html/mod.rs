@@ -1,0 +1,241 @@
+//! The report as a page: one file, without a script and without the network.
+
+mod bars;
+mod curves;
+mod svg;
+mod tables;
+
+use std::fmt::Write;
+
+use self::svg::escaped;
+use crate::report::{self, times};
+use crate::results::{Distribution, Results, Row};
+use crate::scoreboard::Scoreboard;
+
+/// Colours and strokes of all charts, in light and in dark.
+const STYLE: &str = include_str!("style.css");
+const PAGE: &str = include_str!("page.css");
+
+/// What each suite is about, for those who see it the first time.
+const SUITES: [(&str, &str, &str); 13] = [
+    (
+        "wait",
+        "Waiting",
+        "What a poller costs against the number of sources that it watches. \
+     select and poll look at all of them each time; epoll and io_uring only at those that are \
+     ready. No loop is involved: bare is our backend through its trait, hand the system call.",
+    ),
+    (
+        "echo",
+        "Echo over TCP",
+        "A server that sends back what it gets, alone on its core; the \
+     clients on another. Connections × size of a request × requests of each connection in flight.",
+    ),
+    ("connect", "Connections", "Connect, one request of 64 bytes, reset."),
+    ("pump", "One-way pump", "Bytes that a server reads and drops."),
+    ("udp", "UDP", "Datagrams of 64 bytes, both ends in one loop."),
+    ("timers", "Timers", "Made, started, stopped, started anew, fired."),
+    ("turns", "Turns of the loop", "What a turn costs when there is nothing to do."),
+    ("async", "Wake-ups", "A loop is woken by another thread."),
+    ("pool", "Thread pool", "Jobs that do nothing, to a thread and back."),
+    ("files", "Files", "Reads and looks at files."),
+    ("spawn", "Processes", "Children that are started and end."),
+    ("memory", "Memory", "What things take that do nothing."),
+    (
+        "calls",
+        "System calls and allocations",
+        "Of a TCP server, for each request. They repeat \
+     exactly, on any machine.",
+    ),
+];
+
+/// The chart of what waiting costs, as a file of its own; `None` if that was not measured.
+pub fn wait_chart(results: &Results) -> Option<String> {
+    let title = "Cost of one wait with one active source, CPU time";
+    Some(curves::wait(&figure(results, "wait", "wait"), title, (760.0, 430.0))?.file())
+}
+
+/// The page.
+pub fn page(results: &Results) -> String {
+    let board = Scoreboard::of(results);
+    let mut html = String::from(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <title>One event loop, any poller: measured</title><style>",
+    );
+    html += STYLE;
+    html += PAGE;
+    html += "</style></head><body><main>";
+    head(&mut html, results);
+    tiles(&mut html, &board);
+    html += "<h2 id=\"scoreboard\">Scoreboard</h2><p>How many times as good as the baseline, \
+             which is 1×: the geometric mean over a suite, above 1 being better. Grey numbers \
+             are of suites in which fewer than half of the comparisons allow a conclusion.</p>\
+             <div class=\"card\">";
+    html += &tables::scoreboard(&board);
+    html += "</div>";
+    for (name, title, about) in SUITES {
+        if results.rows.iter().any(|row| row.suite == name) {
+            section(&mut html, results, (name, title, about));
+        }
+    }
+    // Suites that are newer than this list.
+    for (name, _) in &board.suites {
+        if SUITES.iter().all(|(known, ..)| known != name) {
+            section(&mut html, results, (name, name, ""));
+        }
+    }
+    foot(&mut html, results);
+    html + "</main></body></html>\n"
+}
+
+fn head(html: &mut String, results: &Results) {
+    let (machine, settings) = (&results.machine, &results.settings);
+    *html += "<h1>One event loop, any poller: measured</h1><p class=\"lead\">select, poll, epoll \
+              and io_uring, bare and under uv-core, beside hand-written loops and other \
+              libraries, in interleaved rounds on one machine.</p><div class=\"facts\">";
+    let mut fact = |name: &str, what: String| {
+        let _ = write!(html, "<span>{name} <b>{}</b></span>", escaped(&what));
+    };
+    fact("Processor", machine.processor.clone());
+    fact("Cores", machine.cores.to_string());
+    fact("System", machine.system.clone());
+    if let Some(load) = machine.load {
+        fact("Load before", format!("{load:.1}"));
+    }
+    for (name, version) in &machine.versions {
+        fact(name, version.trim_start_matches("rustc ").into());
+    }
+    fact("Run", format!("{}, {:.0} s", settings.scale, settings.seconds));
+    fact("Rounds", settings.rounds.to_string());
+    fact("Seed", format!("{:#x}", settings.seed));
+    *html += "</div>";
+    for warning in report::warnings(results) {
+        let _ = write!(html, "<p class=\"warn\">{}</p>", escaped(&warning));
+    }
+    *html += "<nav><a href=\"#scoreboard\">Scoreboard</a>";
+    for (name, title, _) in SUITES {
+        if results.rows.iter().any(|row| row.suite == name) {
+            let _ = write!(html, "<a href=\"#{name}\">{title}</a>");
+        }
+    }
+    *html += "</nav>";
+}
+
+/// What most people will use, in a few numbers.
+fn tiles(html: &mut String, board: &Scoreboard) {
+    let ours = ["uv-core epoll", "uv-core kqueue", "uv-core iocp", "uv-core poll"];
+    let Some(ours) = ours.into_iter().find(|who| board.who.iter().any(|one| one == who)) else {
+        return;
+    };
+    *html += "<div class=\"tiles\">";
+    for (suite, baseline) in &board.suites {
+        let Some(score) = board.score(ours, suite) else { continue };
+        let title = SUITES.iter().find(|(name, ..)| name == suite).map_or(&suite[..], |of| of.1);
+        let _ = write!(
+            html,
+            "<div class=\"tile\"><div class=\"what\">{}</div><div class=\"times\">{}</div>\
+             <div class=\"than\">{ours} to {}</div></div>",
+            escaped(title),
+            times(score.ratio),
+            escaped(baseline),
+        );
+    }
+    *html += "</div>";
+}
+
+fn section(html: &mut String, results: &Results, (name, title, about): (&str, &str, &str)) {
+    let (title, about) = (escaped(title), escaped(about));
+    let _ = write!(html, "<h2 id=\"{}\">{title}</h2><p>{about}</p>", escaped(name));
+    if name != "wait" {
+        *html += KEY;
+    }
+    *html += "<div class=\"grid\">";
+    match name {
+        "wait" => wait(html, results),
+        "echo" => echo(html, results),
+        _ => {
+            for row in results.rows.iter().filter(|row| row.suite == name) {
+                card(html, bars::chart(row, &caption(row)).element());
+            }
+        }
+    }
+    *html += "</div>";
+    *html += &tables::details(results, name);
+}
+
+const KEY: &str = "<div class=\"key\"><span><i style=\"background:var(--fam-core)\"></i>uv-core\
+     </span><span><i style=\"background:var(--fam-bare)\"></i>backend alone</span>\
+     <span><i style=\"background:var(--fam-libuv)\"></i>libuv</span>\
+     <span><i style=\"background:var(--fam-hand)\"></i>written by hand</span>\
+     <span><i style=\"background:var(--fam-other)\"></i>others</span>\
+     <span>thin line: spread of the median</span></div>";
+
+fn caption(row: &Row) -> String {
+    format!("{}, {} ({})", row.figure, row.scenario, row.unit.words())
+}
+
+fn card(html: &mut String, content: String) {
+    let _ = write!(html, "<div class=\"card\">{content}</div>");
+}
+
+/// The rows of one figure.
+fn figure<'a>(results: &'a Results, suite: &str, figure: &str) -> Vec<&'a Row> {
+    results.rows.iter().filter(|row| row.suite == suite && row.figure == figure).collect()
+}
+
+fn wait(html: &mut String, results: &Results) {
+    const FIGURES: [(&str, &str); 7] = [
+        ("wait", "One wait, one source active"),
+        ("wait, 10 % active", "Each report, a tenth of the sources active"),
+        ("wait, all active", "Each report, all sources active"),
+        ("turn", "One wait, with the write and the read"),
+        ("register", "Registering, for each source"),
+        ("modify", "Modifying, for each source"),
+        ("deregister", "Deregistering, for each source"),
+    ];
+    for (index, (name, title)) in FIGURES.iter().enumerate() {
+        let rows = figure(results, "wait", name);
+        let size = if index == 0 { (1_100.0, 440.0) } else { (540.0, 330.0) };
+        if let Some(chart) = curves::wait(&rows, &format!("{title} (CPU time)"), size) {
+            let class = if index == 0 { "card wide" } else { "card" };
+            let _ = write!(html, "<div class=\"{class}\">{}</div>", chart.element());
+        }
+    }
+}
+
+fn echo(html: &mut String, results: &Results) {
+    for row in figure(results, "echo", "requests") {
+        card(html, bars::chart(row, &caption(row)).element());
+    }
+    let mut scenarios: Vec<&str> = Vec::new();
+    for of in results.distributions.iter().filter(|of| of.suite == "echo") {
+        if !scenarios.contains(&of.scenario.as_str()) {
+            scenarios.push(&of.scenario);
+        }
+    }
+    for scenario in scenarios {
+        let of = |of: &&Distribution| of.suite == "echo" && of.scenario == scenario;
+        let of: Vec<_> = results.distributions.iter().filter(of).collect();
+        let title = format!("Latency, {scenario}");
+        if let Some(chart) = curves::latencies(&of, &title, (540.0, 330.0)) {
+            card(html, chart.element());
+        }
+    }
+}
+
+fn foot(html: &mut String, results: &Results) {
+    *html += "<footer><p>In each round everyone runs once, and each round begins with another; \
+              one round before the first is not counted. Ratios are medians over the rounds of \
+              the value against the baseline's in the same round; spreads hold the true median \
+              in 95 of 100 cases. The baseline runs twice in each round, and what it differs \
+              from itself by is noise: + is better beyond the noise, − worse, = within 5 %, ? no \
+              conclusion. Only the loopback interface is used.</p>";
+    for note in &results.notes {
+        let _ = write!(html, "<p>{}</p>", escaped(note));
+    }
+    for (why, who) in report::absent(results) {
+        let _ = write!(html, "<p>Not run: {} ({})</p>", escaped(&who.join(", ")), escaped(why));
+    }
+    *html += "</footer>";
+}

@@ -1,0 +1,175 @@
+//! Pictures, as text.
+
+use std::fmt::{Display, Write};
+
+/// A picture that grows by what is drawn.
+#[derive(Debug)]
+pub(super) struct Svg {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    label: String,
+    body: String,
+}
+
+/// From where a text grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Svg {
+    pub(super) fn new(width: f64, height: f64, label: impl Into<String>) -> Svg {
+        Svg { width, height, label: label.into(), body: String::new() }
+    }
+
+    fn push(&mut self, text: std::fmt::Arguments<'_>) {
+        // A string takes anything.
+        let _ = self.body.write_fmt(text);
+    }
+
+    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        self.push(format_args!(
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+        ));
+    }
+
+    /// A line through points.
+    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)], title: &str) {
+        let mut data = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let _ = write!(data, "{}{x:.1} {y:.1}", if index == 0 { "M" } else { "L" });
+        }
+        let title = escaped(title);
+        self.push(format_args!(
+            "<path class=\"{class}\" d=\"{data}\"><title>{title}</title></path>"
+        ));
+    }
+
+    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), title: &str) {
+        let title = escaped(title);
+        self.push(format_args!(
+            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{title}</title>\
+             </circle>"
+        ));
+    }
+
+    /// A bar that starts flat and ends round.
+    pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), (w, h): (f64, f64), title: &str) {
+        let (title, r) = (escaped(title), (h / 4.0).min(w));
+        self.push(format_args!(
+            "<path class=\"{class}\" d=\"M{x:.1} {y:.1}h{:.1}q{r:.1} 0 {r:.1} {r:.1}v{:.1}\
+             q0 {r:.1} -{r:.1} {r:.1}h-{:.1}z\"><title>{title}</title></path>",
+            w - r,
+            h - 2.0 * r,
+            w - r,
+        ));
+    }
+
+    pub(super) fn text(
+        &mut self,
+        class: &str,
+        (x, y): (f64, f64),
+        anchor: Anchor,
+        text: impl Display,
+    ) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let text = escaped(&text.to_string());
+        self.push(format_args!(
+            "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
+        ));
+    }
+
+    /// As an element of a page, which has the styles.
+    pub(super) fn element(&self) -> String {
+        let Svg { width, height, label, body } = self;
+        let label = escaped(label);
+        format!(
+            "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{label}\">{body}\
+             </svg>"
+        )
+    }
+
+    /// As a file of its own.
+    pub(super) fn file(&self) -> String {
+        let (Svg { width, height, label, body }, style) = (self, super::STYLE);
+        let label = escaped(label);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+             width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\"><title>{label}</title>\
+             <style>{style}</style><rect class=\"paper\" width=\"100%\" height=\"100%\" rx=\"8\"/>\
+             {body}</svg>\n"
+        )
+    }
+}
+
+/// With nothing that the page would take for its own.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// An axis on which each step is as many times the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogAxis {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl LogAxis {
+    /// From the place `from` to the place `to`, holding all values.
+    pub(super) fn holding(values: impl Iterator<Item = f64>, from: f64, to: f64) -> LogAxis {
+        let values = values.filter(|value| *value > 0.0);
+        let (low, high) = values
+            .fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) = if low > high { (1.0, 10.0) } else { (low * 0.8, high * 1.25) };
+        LogAxis { low: low.ln(), high: high.ln(), from, to }
+    }
+
+    /// Where a value is.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let share = (value.ln() - self.low) / (self.high - self.low);
+        self.from + share * (self.to - self.from)
+    }
+
+    /// Powers of ten within; if those are few, their doubles and fives as well.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let powers =
+            (self.low / 10_f64.ln()).floor() as i32..=(self.high / 10_f64.ln()).ceil() as i32;
+        let within = |value: &f64| (self.low..=self.high).contains(&value.ln());
+        let tens: Vec<f64> =
+            powers.clone().map(|power| 10_f64.powi(power)).filter(within).collect();
+        if tens.len() > 2 {
+            return tens;
+        }
+        let fine = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(power)));
+        fine.filter(within).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_goes_from_end_to_end() {
+        let axis = LogAxis::holding([10.0, 1_000.0].into_iter(), 0.0, 100.0);
+        assert!(axis.at(10.0) > 0.0 && axis.at(1_000.0) < 100.0);
+        assert!((axis.at(100.0) - 50.0).abs() < 1.0);
+        assert_eq!(axis.ticks(), [10.0, 100.0, 1_000.0]);
+    }
+
+    #[test]
+    fn names_cannot_break_the_page() {
+        let mut svg = Svg::new(10.0, 10.0, "a \"b\"");
+        svg.text("", (0.0, 0.0), Anchor::Start, "<b> & c");
+        assert!(svg.element().contains("&lt;b&gt; &amp; c"));
+        assert!(svg.element().contains("a &quot;b&quot;"));
+    }
+}

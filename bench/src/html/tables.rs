@@ -1,0 +1,105 @@
+//! Tables: the scoreboard, and the numbers behind every chart.
+
+use std::fmt::Write;
+
+use super::svg::escaped;
+use crate::report::{times, value};
+use crate::results::{Results, Row};
+use crate::scoreboard::{Family, Scoreboard, family};
+use crate::stats::Verdict;
+
+/// Contestants down, suites across.
+pub(super) fn scoreboard(board: &Scoreboard) -> String {
+    let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th></th>");
+    for (suite, baseline) in &board.suites {
+        let (suite, baseline) = (escaped(suite), escaped(baseline));
+        let _ = write!(html, "<th>{suite}<small>1× = {baseline}</small></th>");
+    }
+    html += "</tr></thead><tbody>";
+    let mut before = None;
+    for who in &board.who {
+        let family = family(who);
+        let core = if family == Family::Core { "core" } else { "" };
+        let gap = if before.is_some_and(|before| before != family) { "gap" } else { "" };
+        before = Some(family);
+        let _ = write!(html, "<tr class=\"{core} {gap}\"><td>{}</td>", escaped(who));
+        for (suite, baseline) in &board.suites {
+            html += &match board.score(who, suite) {
+                None => "<td></td>".to_string(),
+                Some(_) if who == baseline => "<td class=\"base\">1×</td>".to_string(),
+                Some(score) => {
+                    let side = if score.ratio >= 1.0 { "up" } else { "down" };
+                    let unsure = if 2 * score.sure < score.of { " unsure" } else { "" };
+                    // Four times as good is as strong as it gets.
+                    let tone = (score.ratio.ln().abs() / 4_f64.ln()).min(1.0) * 55.0;
+                    let (of, sure) = (score.of, score.sure);
+                    let ratio = times(score.ratio);
+                    format!(
+                        "<td class=\"score {side}{unsure}\" style=\"--t:{tone:.0}\" \
+                         title=\"{sure} of {of} comparisons allow a conclusion\">{ratio}</td>"
+                    )
+                }
+            };
+        }
+        html += "</tr>";
+    }
+    html + "</tbody></table></div>"
+}
+
+/// Every figure of a suite: contestants down, scenarios across.
+pub(super) fn details(results: &Results, suite: &str) -> String {
+    let mut html = String::from("<details><summary>All numbers</summary>");
+    let mut figures: Vec<&str> = Vec::new();
+    let rows: Vec<&Row> = results.rows.iter().filter(|row| row.suite == suite).collect();
+    for row in &rows {
+        if !figures.contains(&row.figure.as_str()) {
+            figures.push(&row.figure);
+        }
+    }
+    for figure in figures {
+        let rows: Vec<&&Row> = rows.iter().filter(|row| row.figure == figure).collect();
+        html += &table(&rows);
+    }
+    html + "</details>"
+}
+
+fn table(rows: &[&&Row]) -> String {
+    let first = rows[0];
+    let mut html = String::new();
+    let (figure, unit, about) = (escaped(&first.figure), first.unit.words(), escaped(&first.about));
+    let _ = write!(html, "<h3>{figure} ({unit})</h3><p class=\"about\">{about}</p>");
+    html += "<div class=\"scroll\"><table><thead><tr><th></th>";
+    let mut all: Vec<&str> = Vec::new();
+    for row in rows {
+        let _ = write!(html, "<th>{}</th>", escaped(&row.scenario));
+        let names = row.entries.iter().chain([&row.again]).map(|entry| entry.who.as_str());
+        all.extend(names.filter(|name| !all.contains(name)).collect::<Vec<_>>());
+    }
+    html += "</tr></thead><tbody>";
+    for who in all {
+        let _ = write!(html, "<tr><td>{}</td>", escaped(who));
+        for row in rows {
+            let entry = row.entries.iter().chain([&row.again]).find(|entry| entry.who == who);
+            let Some(entry) = entry else {
+                html += "<td></td>";
+                continue;
+            };
+            let number = value(entry.value.median, row.unit);
+            let (class, mark) = match entry.verdict {
+                _ if who == row.baseline => ("", ""),
+                Verdict::Ahead => ("ahead", " +"),
+                Verdict::Behind => ("behind", " −"),
+                Verdict::Level => ("", " ="),
+                Verdict::NoConclusion => ("", " ?"),
+            };
+            let (ratio, spread) = (times(entry.ratio.median), 100.0 * entry.ratio.relative());
+            let _ = write!(
+                html,
+                "<td>{number} <span class=\"{class}\">{ratio}{mark}</span> \
+                 <span class=\"spread\">±{spread:.0}%</span></td>"
+            );
+        }
+        html += "</tr>";
+    }
+    html + "</tbody></table></div>"
+}
