@@ -4,13 +4,16 @@
 //! somewhere else, some time later. There is no worse thing to debug.
 
 use std::io::{ErrorKind, Read};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use poll_core::{Backend, Lent, Op, OpKind, RawBuf, RawBufs, RawSource};
 
 use crate::support::observe::{A, quiet};
-use crate::support::operations::{Done, await_end, await_last, await_reports, lent_slice, submit};
+use crate::support::operations::{
+    Done, await_end, await_last, await_reports, is_cancelled, lent_slice, submit,
+};
 use crate::support::sources::{half_close, send, tcp_pair};
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
@@ -199,6 +202,55 @@ pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
+/// Messages come one to a buffer, behind their lengths, flags and addresses. One that is
+/// empty is a message, too, and one that is too long is cut and says so.
+pub fn messages_are_provided_with_their_addresses<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const NUMBERS: usize = 16;
+    const ADDRESS: usize = 16; // A `sockaddr_in`.
+    const ROOM: usize = Group::SIZE as usize - NUMBERS - ADDRESS;
+    let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
+    let (near, far) = (bind(), bind());
+    let (to, from) = (near.local_addr().expect("an address"), far.local_addr());
+    let port = from.expect("an address").port().to_be_bytes();
+    let group = Group::new();
+    let mut backend = lab.backend()?;
+    if !backend.supports(OpKind::RecvMsgMulti) {
+        return Err(Skip::because("does not perform RecvMsgMulti"));
+    }
+    group.provide(&mut backend)?;
+    let (source, address_len) = (RawSource::of(&near), ADDRESS as u32);
+    let op = Op::RecvMsgMulti { source, group: Group::ID, address_len, control_len: 0 };
+    submit(&mut backend, A, op);
+    let long = [b'x'; 2 * ROOM];
+    for text in [&b"first"[..], b"", &long[..ROOM], &long, b"last"] {
+        far.send_to(text, to).expect("a datagram sent");
+        let done = await_reports(&mut backend, A)[0];
+        // Linux takes a message of nothing for an end, and has it start anew.
+        assert!(done.more || text.is_empty(), "a group that is not empty: {done:?}");
+        if !done.more {
+            submit(&mut backend, A, op);
+        }
+        let (lent, piece) = group.piece(done);
+        let number = |index: usize| {
+            let bytes = piece[4 * index..][..4].try_into().expect("four bytes");
+            u32::from_ne_bytes(bytes)
+        };
+        assert_eq!([number(0), number(1)], [address_len, 0], "the lengths in front");
+        assert_eq!(piece[NUMBERS + 2..][..2], port, "the port of who has sent it");
+        let fits = &text[..text.len().min(ROOM)];
+        assert_eq!(&piece[NUMBERS + ADDRESS..], fits);
+        assert_eq!(number(3) & TRUNCATED != 0, text.len() > ROOM, "{:#x}", number(3));
+        // What is left of a message that was cut is not told everywhere.
+        assert!(number(2) as usize >= fits.len(), "its length: {}", number(2));
+        backend.recycle(lent);
+    }
+    backend.cancel(A).expect("cancel of an operation that goes on");
+    let result = await_end(&mut backend, A);
+    assert!(is_cancelled(result), "cancelled, it ends with {result:?}");
+    quiet(&mut backend);
+    Ok(())
+}
+
 /// A backend without groups says `Unsupported` at once; one with them refuses groups
 /// that cannot be. Recycling what was not lent is ignored everywhere.
 pub fn groups_are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
@@ -243,6 +295,12 @@ fn filling(
 const NO_BUFFERS: i32 = libc::ENOBUFS;
 #[cfg(windows)]
 const NO_BUFFERS: i32 = 10055; // WSAENOBUFS
+
+/// `MSG_TRUNC`.
+#[cfg(unix)]
+const TRUNCATED: u32 = libc::MSG_TRUNC as u32;
+#[cfg(windows)]
+const TRUNCATED: u32 = 0x100;
 
 /// Memory provided as a group of buffers. It is read through its address only, as
 /// the kernel writes to it at any time.
