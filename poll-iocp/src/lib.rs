@@ -414,11 +414,20 @@ impl Iocp {
     }
 }
 
+impl Iocp {
+    /// Lets go of operations that have ended unseen.
+    fn rescue(&mut self, unheard: &mut Vec<Event>) {
+        let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
+        self.ops.rescue(&mut kernel, unheard);
+    }
+}
+
 impl Drop for Iocp {
     fn drop(&mut self) {
         self.ops.abandon_all(&self.polls);
         self.polls.abandon_all();
         let mut unheard = Vec::new();
+        self.rescue(&mut unheard);
         while self.ops.in_flight() + self.polls.in_flight() > 0 {
             let dequeued = self.door.port.dequeue(&mut self.batch, Some(PATIENCE));
             for index in 0..self.batch.len() {
@@ -431,8 +440,7 @@ impl Drop for Iocp {
                 return; // Polls that have not ended are leaked.
             }
             // The memory of operations is their callers': there is no way but to wait.
-            let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
-            self.ops.rescue(&mut kernel, &mut unheard);
+            self.rescue(&mut unheard);
             self.ops.abandon_all(&self.polls);
             if dequeued.is_err() {
                 thread::sleep(PATIENCE);

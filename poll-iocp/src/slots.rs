@@ -151,11 +151,14 @@ impl Slots {
         status(self.memory(slot))
     }
 
-    /// A call that has ended and whose packet has not come.
-    pub(crate) fn ended_unseen(&self) -> Option<Slot> {
-        let busy = |index: &usize| matches!(self.states[*index], State::Busy(_));
-        let mut slots = (0..self.states.len()).filter(busy).map(Slot);
-        slots.find(|slot| self.status(*slot).0 != STATUS_PENDING)
+    /// All slots there are.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..self.states.len()).map(Slot)
+    }
+
+    /// True if the kernel has ended the call that the slot is busy with.
+    pub(crate) fn has_ended(&self, slot: Slot) -> bool {
+        matches!(self.states[slot.0], State::Busy(_)) && self.status(slot).0 != STATUS_PENDING
     }
 }
 

@@ -394,11 +394,14 @@ impl Ops {
         self.slots.busy()
     }
 
-    /// For a backend that is being dropped and gets no packets: lets go of what has ended
-    /// all the same, which takes another port's having the packet.
+    /// Lets go of calls that have ended, without their packets: some have none, and others'
+    /// may have gone to another port. For a backend that is being dropped, which starts
+    /// nothing new.
     pub(crate) fn rescue(&mut self, kernel: &mut Kernel<'_>, events: &mut Vec<Event>) {
-        while let Some(slot) = self.slots.ended_unseen() {
-            self.ended(kernel, slot, events);
+        for slot in self.slots.all() {
+            if self.slots.has_ended(slot) {
+                self.ended(kernel, slot, events);
+            }
         }
     }
 }
@@ -474,8 +477,10 @@ fn failure(op: &Op, code: i32) -> End {
     }
 }
 
+/// The system's own error, of one that comes with advice, too.
 fn code(error: io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(WSAEINVAL)
+    let beneath = || error.get_ref()?.source()?.downcast_ref::<io::Error>()?.raw_os_error();
+    error.raw_os_error().or_else(beneath).unwrap_or(WSAEINVAL)
 }
 
 fn fail(error: io::Error) -> End {

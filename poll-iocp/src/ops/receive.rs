@@ -75,8 +75,8 @@ impl Ops {
             let flags = crate::flags_of(Ready::READ);
             Step::Polling(kernel.poll(token, base, flags).map_err(code)?)
         } else {
-            let nothing = RawBuf { ptr: NonNull::dangling(), len: 0 };
             let (slot, _) = self.call(token, source, |_, memory| {
+                let nothing = RawBuf { ptr: memory.cast(), len: 0 };
                 // SAFETY: the slot was just taken, and there is no buffer to keep.
                 unsafe { calls::receive(source.socket(), nothing, memory) }
             })?;

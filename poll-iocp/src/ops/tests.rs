@@ -4,13 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::windows::fs::OpenOptionsExt;
-use std::os::windows::io::{AsRawHandle, FromRawHandle, FromRawSocket, OwnedHandle, OwnedSocket};
+use std::os::windows::io::{FromRawHandle, FromRawSocket, OwnedHandle, OwnedSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, RawAddr, RawBuf, RawBufs, RawMessage};
-use windows_sys::Win32::Networking::WinSock::{AF_INET, SOCKADDR_IN, WSABUF, WSAEMFILE};
+use poll_core::{Backend, RawAddr, RawBuf, RawBufs, RawMessage, Ready};
+use windows_sys::Win32::Networking::WinSock::{
+    AF_INET, SOCKADDR_IN, WSABUF, WSAEMFILE, WSAENOTSOCK,
+};
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX, SetFileCompletionNotificationModes,
 };
@@ -591,5 +593,6 @@ fn handles_of_pipes_are_no_sockets() {
     let mut iocp = Iocp::new().unwrap();
     submit(&mut iocp, A, Op::Recv { source: RawSource::of_handle(&server), buf });
     assert!(end(&mut iocp, A).is_err());
-    let _ = server.as_raw_handle();
+    submit(&mut iocp, A, Op::Poll { source: RawSource::of_handle(&server), interest: Ready::READ });
+    assert_eq!(end(&mut iocp, A), Err(WSAENOTSOCK));
 }
