@@ -125,7 +125,8 @@ pub trait Backend: Send + 'static {
     ///
     /// # Safety
     ///
-    /// The memory must outlive the backend. A buffer may be read only between the
+    /// The memory must stay until [`withdraw`](Backend::withdraw) or the end of the
+    /// backend. A buffer may be read only between the
     /// [`Event::Done`] that lends it and its [`recycle`](Backend::recycle).
     unsafe fn provide(
         &mut self,
@@ -139,6 +140,17 @@ pub trait Backend: Send + 'static {
 
     /// Gives a lent piece back. A piece that was not lent is ignored.
     fn recycle(&mut self, _lent: Lent) {}
+
+    /// Takes a group's memory back: it is the caller's alone from then on, and the
+    /// group can be provided anew.
+    ///
+    /// # Errors
+    ///
+    /// - `NotFound`: no such group is provided.
+    /// - `ResourceBusy`: operations are in flight, which may take buffers of it.
+    fn withdraw(&mut self, _group: u16) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "no such buffer group is provided"))
+    }
 
     /// The time since some fixed moment, never going backwards.
     ///

@@ -142,7 +142,8 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Accepts one connection. The result is the new source, close-on-exec.
+    /// Accepts one connection. The result is the new source, not inherited by other
+    /// programs; on Unix it is non-blocking.
     Accept {
         /// A listening socket.
         listener: RawSource,

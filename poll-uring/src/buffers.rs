@@ -49,6 +49,18 @@ impl Groups {
         Ok(())
     }
 
+    /// Takes a group back from the kernel.
+    pub(crate) fn withdraw(&mut self, ring: &Ring, number: u16) -> io::Result<()> {
+        let Some(group) = self.0.get_mut(usize::from(number)).filter(|group| group.is_some())
+        else {
+            let why = "no such buffer group is provided";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        };
+        ring.unregister_buffers(number)?;
+        *group = None;
+        Ok(())
+    }
+
     /// Shares every group with a new ring; what is lent stays lent.
     pub(crate) fn share(&mut self, ring: &Ring) -> io::Result<()> {
         for (number, group) in self.0.iter_mut().enumerate() {

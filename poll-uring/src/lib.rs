@@ -292,6 +292,14 @@ impl Backend for Uring {
         self.groups.recycle(lent);
     }
 
+    fn withdraw(&mut self, group: u16) -> io::Result<()> {
+        if !self.ops.is_empty() {
+            let why = "operations in flight may take buffers: cancel them and wait for their ends";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
+        self.here(|uring| uring.groups.withdraw(&uring.ring, group))
+    }
+
     fn raw_fd(&self) -> Option<RawSource> {
         let outside = self.waker.open_outside().ok()?;
         if self.waker.watch() {

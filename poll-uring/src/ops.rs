@@ -211,12 +211,12 @@ fn socket_entry(op: Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Accept { listener } => {
             opcode::Accept::new(fd(listener), ptr::null_mut(), ptr::null_mut())
-                .flags(libc::SOCK_CLOEXEC)
+                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
                 .build()
         }
-        Op::AcceptMulti { listener } => {
-            opcode::AcceptMulti::new(fd(listener)).flags(libc::SOCK_CLOEXEC).build()
-        }
+        Op::AcceptMulti { listener } => opcode::AcceptMulti::new(fd(listener))
+            .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+            .build(),
         Op::Connect { source, address } => {
             opcode::Connect::new(fd(source), address.ptr.as_ptr().cast(), address.len).build()
         }

@@ -249,6 +249,12 @@ impl Ring {
         unsafe { self.uring.submitter().register_buf_ring_with_flags(entries, count, group, 0) }
     }
 
+    /// Ends what [`Ring::register_buffers`] began.
+    pub(crate) fn unregister_buffers(&self, group: u16) -> io::Result<()> {
+        self.check_process()?;
+        self.uring.submitter().unregister_buf_ring(group)
+    }
+
     /// One `io_uring_enter`. Always `GETEVENTS`, as deferred work runs only with it.
     fn enter_once(
         &self,

@@ -159,6 +159,10 @@ macro_rules! auto {
                 each!(mut self, backend => backend.recycle(lent))
             }
 
+            fn withdraw(&mut self, group: u16) -> io::Result<()> {
+                each!(mut self, backend => backend.withdraw(group))
+            }
+
             fn now(&self) -> Duration {
                 each!(self, backend => backend.now())
             }

@@ -18,8 +18,9 @@ use crate::handles::{
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
-use crate::operations::Asker;
+use crate::operations::{Done, Operations};
 use crate::pool::{Home, Pool};
+use crate::provided::Provided;
 use crate::requests::Works;
 use crate::sources::Owner;
 use crate::streams::Streams;
@@ -80,7 +81,9 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) backend: B,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) sources: Arena<Owner>,
-    pub(crate) operations: Arena<Asker>,
+    pub(crate) operations: Operations<B>,
+    /// What the backend receives into; `None` until a stream is read.
+    pub(crate) provided: Option<Provided>,
     pub(crate) timers: Timers<B>,
     pub(crate) watchers: [Watchers<B>; 3],
     pub(crate) asyncs: Asyncs<B>,
@@ -102,9 +105,6 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) closing: Vec<Closing<B>>,
     /// Those of the closing phase under way, the next at the end.
     closing_now: Vec<Closing<B>>,
-    /// What the last wait reported, and how much of it has been handled.
-    events: Vec<Event>,
-    handled: usize,
     /// What the last wait gave, events and notes, is not handled yet. Outside of
     /// [`Loop::run`] this is so if a panic came in between.
     dispatching: bool,
@@ -139,11 +139,13 @@ impl<B: Backend> Loop<B> {
     pub fn new(backend: B) -> Loop<B> {
         let notifier = Arc::new(Notifier::new(backend.waker()));
         let now_ns = handles::nanoseconds(backend.now());
+        let operations = Operations::new(&backend);
         Loop {
             backend,
             notifier: Arc::clone(&notifier),
             sources: Arena::default(),
-            operations: Arena::default(),
+            operations,
+            provided: None,
             timers: Timers::new(),
             watchers: [Watchers::default(), Watchers::default(), Watchers::default()],
             asyncs: Asyncs::default(),
@@ -159,8 +161,6 @@ impl<B: Backend> Loop<B> {
             pending: VecDeque::new(),
             closing: Vec::new(),
             closing_now: Vec::new(),
-            events: Vec::new(),
-            handled: 0,
             dispatching: false,
             active_handles: 0,
             active_requests: 0,
@@ -191,13 +191,17 @@ impl<B: Backend> Loop<B> {
             alive = self.alive();
         }
         while alive && !self.stopped {
-            self.iterate(mode)?;
+            if let Err(error) = self.iterate(mode) {
+                self.empty_outbox();
+                return Err(error);
+            }
             alive = self.alive();
             if mode != RunMode::Default {
                 break;
             }
         }
         self.stopped = false;
+        self.empty_outbox();
         Ok(alive)
     }
 
@@ -242,7 +246,10 @@ impl<B: Backend> Loop<B> {
     }
 
     fn has_active(&self) -> bool {
-        self.active_handles > 0 || self.active_requests > 0 || self.works.active() > 0
+        self.active_handles > 0
+            || self.active_requests > 0
+            || self.works.active() > 0
+            || self.operations.any_lingers()
     }
 
     /// The loop's time: since some fixed moment, and the same from the timers to the poll
@@ -353,9 +360,12 @@ impl<B: Backend> Loop<B> {
     /// [`Busy`], with the loop in it, while a handle is open: even one that is not active,
     /// even one whose close callback has not run. Dropping a loop closes what is open,
     /// without calling back.
-    pub fn close(self) -> Result<B, Busy<B>> {
+    pub fn close(mut self) -> Result<B, Busy<B>> {
         if self.alive() || self.open_handles() > 0 {
             return Err(Busy(Box::new(self)));
+        }
+        if let Some(provided) = self.provided.take() {
+            provided.withdraw(&mut self.backend);
         }
         Ok(self.backend)
     }
@@ -379,10 +389,14 @@ impl<B: Backend> Loop<B> {
         if self.works.active() > 0 {
             self.notifier.notify(Notes::WORK)?;
         }
-        self.events.clear();
-        self.handled = 0;
-        self.dispatching = false;
+        self.operations.forget_readiness();
+        self.dispatching = !self.operations.events.is_empty();
         Ok(())
+    }
+
+    /// True inside [`Loop::run`]: in its callbacks.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.get()
     }
 
     fn run_pending(&mut self) {
@@ -444,15 +458,16 @@ impl<B: Backend> Loop<B> {
         if self.dispatching {
             return Ok(()); // A panic has left some of what the last wait gave.
         }
-        self.events.clear();
-        self.handled = 0;
+        self.send_outbox();
         self.submit_lent();
+        self.operations.events.clear();
+        self.operations.handled = 0;
         let _blocked = self.block_sigprof.then(sys::SigprofBlocked::new);
         let measures = blocks && self.meters.measures_idle_time();
         if measures {
             self.meters.begin_idle();
         }
-        let result = self.backend.wait(timeout, &mut self.events);
+        let result = self.backend.wait(timeout, &mut self.operations.events);
         if measures {
             self.meters.end_idle();
         }
@@ -462,9 +477,9 @@ impl<B: Backend> Loop<B> {
     /// Handles what the last wait reported; returns how much that was.
     fn dispatch(&mut self) -> usize {
         self.dispatching = true;
-        let mut dispatched = self.events.len() - self.handled;
-        while let Some(&event) = self.events.get(self.handled) {
-            self.handled += 1;
+        let mut dispatched = self.operations.events.len() - self.operations.handled;
+        while let Some(&event) = self.operations.events.get(self.operations.handled) {
+            self.operations.handled += 1;
             match event {
                 Event::Ready { token, ready } => match self.sources.get(token) {
                     Some(&Owner::Poll(poll)) => self.poll_ready(poll, ready),
@@ -472,8 +487,8 @@ impl<B: Backend> Loop<B> {
                     Some(&Owner::Udp(udp)) => self.udp_ready(udp, ready),
                     None => {} // Closed by a callback of the same batch.
                 },
-                Event::Done { token, result, more, .. } => {
-                    self.operation_done(token, result, more);
+                Event::Done { token, result, more, lent } => {
+                    self.operation_done(token, Done { result, more, lent });
                 }
             }
         }

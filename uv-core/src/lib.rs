@@ -72,6 +72,7 @@ mod metrics;
 mod notify;
 mod operations;
 mod pool;
+mod provided;
 mod queue;
 pub mod random;
 mod requests;

@@ -1,18 +1,182 @@
-//! Who an operation is for that the backend performs.
+//! Operations that the backend performs for handles, and who hears of each.
+//!
+//! A handle asks [`Performs`] whether an operation is there; if not, it waits for readiness
+//! instead. What an operation borrows stays where it is until its last `Done`: buffers in
+//! their requests, headers and lists of buffers here, sources in their slots, which a close
+//! keeps until then.
 
 #![allow(unsafe_code)]
 
 use std::io;
 
-use poll_core::{Backend, Op, Token};
+use bitflags::bitflags;
+use poll_core::{Backend, Event, Lent, Op, OpKind, Token};
 
 use crate::Loop;
+use crate::arena::Arena;
+use crate::handles::Closing;
+use crate::sys::{self, Gather};
+
+bitflags! {
+    /// Which operations the backend performs, of those that handles use.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Performs: u8 {
+        const ACCEPT = 1;
+        const ACCEPT_MULTI = 1 << 1;
+        const RECV = 1 << 2;
+        const RECV_MULTI = 1 << 3;
+        const SEND = 1 << 4;
+        const SEND_MSG = 1 << 5;
+        const RECV_MSG_MULTI = 1 << 6;
+    }
+}
+
+impl Performs {
+    pub(crate) fn of(backend: &impl Backend) -> Performs {
+        let performed = OpKind::ALL.iter().filter(|kind| backend.supports(**kind));
+        performed.map(|kind| Performs::of_kind(*kind)).collect()
+    }
+
+    /// Operations of one kind.
+    pub(crate) fn of_kind(kind: OpKind) -> Performs {
+        match kind {
+            OpKind::Accept => Performs::ACCEPT,
+            OpKind::AcceptMulti => Performs::ACCEPT_MULTI,
+            OpKind::Recv => Performs::RECV,
+            OpKind::RecvMulti => Performs::RECV_MULTI,
+            OpKind::Send => Performs::SEND,
+            OpKind::SendMsg => Performs::SEND_MSG,
+            OpKind::RecvMsgMulti => Performs::RECV_MSG_MULTI,
+            _ => Performs::empty(),
+        }
+    }
+}
 
 /// Who asked for an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asker {
     /// A request whose task it is.
     Task(Token),
+    /// A stream that receives or accepts.
+    StreamInput(Token),
+    /// A stream that sends.
+    StreamOutput(Token),
+}
+
+/// An operation in flight, as its handle sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) token: Token,
+    pub(crate) kind: OpKind,
+    /// It was asked to end.
+    pub(crate) cancelled: bool,
+}
+
+impl Flight {
+    /// Asks the operation to end. Its last `Done` is still to come.
+    pub(crate) fn cancel(&mut self, backend: &mut impl Backend) {
+        if !std::mem::replace(&mut self.cancelled, true) {
+            // One that the backend does not know any more has been reported.
+            let _ = backend.cancel(self.token);
+        }
+    }
+}
+
+/// What an operation says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) result: Result<usize, i32>,
+    pub(crate) more: bool,
+    pub(crate) lent: Option<Lent>,
+}
+
+/// An operation in flight, as the loop sees it.
+#[derive(Debug)]
+struct Operation {
+    asker: Asker,
+    kind: OpKind,
+    /// The list of buffers that it sends.
+    gather: Option<Box<Gather>>,
+    /// How the sending went, if the kernel still holds the memory.
+    sent: Option<Result<usize, i32>>,
+}
+
+/// The operations in flight, what the last wait has reported, and what waits for ends.
+#[derive(Debug)]
+pub(crate) struct Operations<B: Backend> {
+    performs: Performs,
+    flights: Arena<Operation>,
+    /// Lists of buffers for those to come. They go to operations as they are, in their boxes.
+    #[allow(clippy::vec_box)] // Their addresses are what the kernel knows.
+    spare: Vec<Box<Gather>>,
+    /// What the last wait reported, and how much of it has been handled.
+    pub(crate) events: Vec<Event>,
+    pub(crate) handled: usize,
+    /// Handles that are closed when their last operation has ended.
+    lingering: Arena<Closing<B>>,
+}
+
+impl<B: Backend> Operations<B> {
+    pub(crate) fn new(backend: &B) -> Self {
+        Operations {
+            performs: Performs::of(backend),
+            flights: Arena::default(),
+            spare: Vec::new(),
+            events: Vec::new(),
+            handled: 0,
+            lingering: Arena::default(),
+        }
+    }
+
+    pub(crate) fn performs(&self, operation: Performs) -> bool {
+        self.performs.contains(operation)
+    }
+
+    /// From now on the loop does without an operation.
+    pub(crate) fn give_up(&mut self, operation: Performs) {
+        self.performs -= operation;
+    }
+
+    /// A handle that is closing has operations in flight: it is closed after them.
+    pub(crate) fn linger(&mut self, closing: Closing<B>) -> Token {
+        self.lingering.insert(closing)
+    }
+
+    /// The last of its operations has ended.
+    pub(crate) fn settle(&mut self, lingering: Token) -> Option<Closing<B>> {
+        self.lingering.remove(lingering)
+    }
+
+    /// True while handles wait for their operations to be closed.
+    pub(crate) fn any_lingers(&self) -> bool {
+        self.lingering.len() > 0
+    }
+
+    /// In a forked child: forgets what was ready. What was done stays so.
+    pub(crate) fn forget_readiness(&mut self) {
+        self.events.drain(..self.handled);
+        self.handled = 0;
+        self.events.retain(|event| matches!(event, Event::Done { .. }));
+    }
+
+    /// A list of buffers, empty.
+    pub(crate) fn gather(&mut self) -> Box<Gather> {
+        self.spare.pop().unwrap_or_default()
+    }
+}
+
+impl<B: Backend> Drop for Operations<B> {
+    fn drop(&mut self) {
+        // Connections that were accepted and that nobody has heard of.
+        for event in self.events.drain(..).skip(self.handled) {
+            if let Event::Done { token, result: Ok(raw), .. } = event
+                && let Some(operation) = self.flights.get(token)
+                && matches!(operation.kind, OpKind::Accept | OpKind::AcceptMulti)
+            {
+                drop(sys::accepted(raw));
+            }
+        }
+    }
 }
 
 impl<B: Backend> Loop<B> {
@@ -23,24 +187,71 @@ impl<B: Backend> Loop<B> {
     /// As for [`Backend::submit`]: what `op` names stays valid until its last end, or until
     /// the backend is dropped, which is the first that goes of a loop.
     pub(crate) unsafe fn submit(&mut self, asker: Asker, op: Op) -> io::Result<Token> {
-        let token = self.operations.insert(asker);
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_with(asker, op, None) }
+    }
+
+    /// # Safety
+    ///
+    /// As above. The list of buffers is kept here.
+    unsafe fn submit_with(
+        &mut self,
+        asker: Asker,
+        op: Op,
+        gather: Option<Box<Gather>>,
+    ) -> io::Result<Token> {
+        let operation = Operation { asker, kind: op.kind(), gather, sent: None };
+        let token = self.operations.flights.insert(operation);
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.backend.submit(token, op) };
         if submitted.is_err() {
-            self.operations.remove(token);
+            self.end_operation(token);
         }
         submitted.map(|()| token)
     }
 
-    /// An operation has produced a result.
-    pub(crate) fn operation_done(&mut self, token: Token, result: Result<usize, i32>, more: bool) {
-        let asker = match more {
-            true => self.operations.get(token).copied(),
-            false => self.operations.remove(token),
+    /// Starts an operation of a handle, which keeps what it lends until the last `Done`, even
+    /// if it is closed.
+    pub(crate) fn perform(
+        &mut self,
+        asker: Asker,
+        op: Op,
+        gather: Option<Box<Gather>>,
+    ) -> io::Result<Flight> {
+        let kind = op.kind();
+        // SAFETY: as the line above says; nobody else uses the memory meanwhile.
+        let token = unsafe { self.submit_with(asker, op, gather) }?;
+        Ok(Flight { token, kind, cancelled: false })
+    }
+
+    /// An operation says something.
+    pub(crate) fn operation_done(&mut self, token: Token, mut done: Done) {
+        let Some(operation) = self.operations.flights.get_mut(token) else {
+            debug_assert!(false, "an operation that nobody has started");
+            return;
         };
+        let asker = operation.asker;
+        if matches!(operation.kind, OpKind::Send | OpKind::SendMsg) {
+            // The first says how it went; the last, that the memory is free.
+            done.result = *operation.sent.get_or_insert(done.result);
+            if done.more {
+                return;
+            }
+        }
+        if !done.more {
+            self.end_operation(token);
+        }
         match asker {
-            Some(Asker::Task(request)) => self.task_done(request, result),
-            None => {} // Nobody of this loop's.
+            Asker::Task(request) => self.task_done(request, done.result),
+            Asker::StreamInput(key) => self.stream_input_done(key, done),
+            Asker::StreamOutput(key) => self.stream_output_done(key, done),
+        }
+    }
+
+    fn end_operation(&mut self, token: Token) {
+        if let Some(Operation { gather: Some(gather), .. }) = self.operations.flights.remove(token)
+        {
+            self.operations.spare.push(gather);
         }
     }
 }

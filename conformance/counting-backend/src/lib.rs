@@ -56,6 +56,7 @@ pub struct Calls {
     pub cancel: Count,
     pub provide: Count,
     pub recycle: Count,
+    pub withdraw: Count,
     pub now: Count,
     pub raw_fd: Count,
     pub after_fork: Count,
@@ -160,6 +161,11 @@ impl<B: Backend> Backend for Counting<B> {
     fn recycle(&mut self, lent: Lent) {
         self.calls.recycle.add_one();
         self.backend.recycle(lent);
+    }
+
+    fn withdraw(&mut self, group: u16) -> io::Result<()> {
+        self.calls.withdraw.add_one();
+        self.backend.withdraw(group)
     }
 
     fn now(&self) -> Duration {

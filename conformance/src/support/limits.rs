@@ -10,7 +10,7 @@ pub(crate) use windows::*;
 #[cfg(unix)]
 mod unix {
     use std::io;
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
     use super::*;
 
@@ -62,28 +62,59 @@ mod unix {
 
     /// Runs `body` while no descriptor can be opened. For cases that run alone.
     pub(crate) fn without_descriptors<R>(body: impl FnOnce() -> R) -> Result<R, Skip> {
-        struct Restore(libc::rlimit);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                let _ = set(&self.0);
-            }
-        }
         // All numbers below the lowest free one are taken: that is the limit to set.
-        let lowest_free = io::stdin().as_raw_fd();
+        let lowest_free = lowest_free()?;
+        let before = get();
+        let restore = Restore(before);
+        set(&libc::rlimit { rlim_cur: lowest_free as libc::rlim_t, ..before })
+            .map_err(|error| Skip::because(format!("the limit cannot be lowered: {error}")))?;
+        let result = body();
+        drop(restore);
+        Ok(result)
+    }
+
+    /// Runs `body` while only `count` more descriptors can be opened. For cases that run alone.
+    pub(crate) fn with_few_descriptors<R>(
+        count: usize,
+        body: impl FnOnce() -> R,
+    ) -> Result<R, Skip> {
+        // A limit that can be reached: then it is as good as lowered, also for operations that
+        // were started before, which go by the limit of that time.
+        let before = get();
+        let restore = Restore(before);
+        let limit = lowest_free()? as usize + count;
+        set(&libc::rlimit { rlim_cur: limit as libc::rlim_t, ..before })
+            .map_err(|error| Skip::because(format!("the limit cannot be lowered: {error}")))?;
+        let result = body();
+        drop(restore);
+        Ok(result)
+    }
+
+    /// Opens all descriptors that can be opened.
+    pub(crate) fn use_up_descriptors() -> impl Sized {
+        let stdin = io::stdin();
+        std::iter::from_fn(|| stdin.as_fd().try_clone_to_owned().ok()).collect::<Vec<_>>()
+    }
+
+    /// Puts the limit back.
+    struct Restore(libc::rlimit);
+
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _ = set(&self.0);
+        }
+    }
+
+    fn lowest_free() -> Result<libc::c_int, Skip> {
+        let stdin = io::stdin().as_raw_fd();
         // SAFETY: duplicating a number is harmless, open or not.
-        let probe = unsafe { libc::fcntl(lowest_free, libc::F_DUPFD_CLOEXEC, 0) };
+        let probe = unsafe { libc::fcntl(stdin, libc::F_DUPFD_CLOEXEC, 0) };
         if probe < 0 {
             return Err(Skip::because("standard input is closed"));
         }
         // SAFETY: `probe` was just made and belongs to nobody else.
         drop(unsafe { OwnedFd::from_raw_fd(probe) });
-        let before = get();
-        let restore = Restore(before);
-        set(&libc::rlimit { rlim_cur: probe as libc::rlim_t, ..before })
-            .map_err(|error| Skip::because(format!("the limit cannot be lowered: {error}")))?;
-        let result = body();
-        drop(restore);
-        Ok(result)
+        Ok(probe)
     }
 
     fn get() -> libc::rlimit {
@@ -130,4 +161,15 @@ mod windows {
     pub(crate) fn without_descriptors<R>(_body: impl FnOnce() -> R) -> Result<R, Skip> {
         Err(Skip::because("Windows has no limit on handles to reach"))
     }
+
+    /// There is no limit to lower.
+    pub(crate) fn with_few_descriptors<R>(
+        _count: usize,
+        _body: impl FnOnce() -> R,
+    ) -> Result<R, Skip> {
+        Err(Skip::because("Windows has no limit on handles to reach"))
+    }
+
+    /// There is no limit to reach.
+    pub(crate) fn use_up_descriptors() -> impl Sized {}
 }

@@ -285,6 +285,6 @@ fn close<B: Backend>(
         base.stop(alive);
         base.set_closing();
     }
-    lp.closing.push(Closing { handle, callback });
+    lp.schedule_close(Closing { handle, callback });
     Ok(())
 }

@@ -6,7 +6,7 @@ use poll_core::Backend;
 
 use crate::Loop;
 use crate::handles::watcher::Phase;
-use crate::handles::{AnyHandle, Async, Base, Poll, Signal, Timer, Udp};
+use crate::handles::{AnyHandle, Async, Base, Closing, Poll, Signal, Timer, Udp};
 
 impl<B: Backend> Loop<B> {
     /// Every open handle in the order they were made, closing ones included.
@@ -129,6 +129,21 @@ impl<B: Backend> Loop<B> {
             }
         };
         debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
+    }
+
+    /// Has the close callback called: in the closing phase, or, if operations have memory of the
+    /// handle, in that after their end.
+    pub(crate) fn schedule_close(&mut self, closing: Closing<B>) {
+        let handle = closing.handle;
+        let lingers = match handle {
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => self.stream_has_flights(handle.key()),
+            _ => false,
+        };
+        if !lingers {
+            return self.closing.push(closing);
+        }
+        let lingering = self.operations.linger(closing);
+        self.stream_lingers(handle.key(), lingering);
     }
 
     /// The last half of closing: the slot and all it holds go.

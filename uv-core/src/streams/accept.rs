@@ -8,6 +8,7 @@ use socket2::Socket;
 
 use super::{Flags, Stream};
 use crate::callback::{Once, Repeated};
+use crate::operations::Done;
 use crate::{Loop, error, sys};
 
 /// Connections that one readiness event accepts: while the callback takes them at once.
@@ -22,6 +23,8 @@ pub(crate) struct Listener<B: Backend> {
     /// A connection that the callback was told of and nobody has taken. Until then no other is
     /// accepted: they wait in the kernel.
     waiting: Option<Socket>,
+    /// Connections that operations have accepted before they could be told not to.
+    queue: VecDeque<Socket>,
     /// Requests to accept, which are served before the callback is.
     requests: VecDeque<Once<B, Accepted>>,
     /// The listener failed: it accepts no more.
@@ -38,7 +41,12 @@ impl<B: Backend> Listener<B> {
     /// Gives up what is not a request: the connection that waits and the callback.
     pub(super) fn stop(&mut self) -> impl Sized + use<B> {
         self.has_callback = false;
-        (self.waiting.take(), self.callback.take())
+        (self.waiting.take(), std::mem::take(&mut self.queue), self.callback.take())
+    }
+
+    /// Connections are told to a callback, and not only asked for one by one.
+    pub(super) fn has_callback(&self) -> bool {
+        self.has_callback
     }
 
     pub(super) fn wants_peers(&self) -> bool {
@@ -65,6 +73,7 @@ pub(super) fn listen<S: Stream, B: Backend>(
             callback: None,
             has_callback: false,
             waiting: None,
+            queue: VecDeque::new(),
             requests: VecDeque::new(),
             failed: false,
         })
@@ -97,13 +106,23 @@ pub(super) fn accept<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io::
     let key = stream.stream_key();
     let slot = lp.streams.open(key)?;
     let listener = slot.listener.as_mut().ok_or_else(error::not_listening)?;
-    let socket = match listener.waiting.take() {
+    let quiet = !listener.has_callback;
+    let waiting = listener.waiting.take();
+    let waiting = match waiting {
+        None if quiet => listener.queue.pop_front(),
+        waiting => waiting,
+    };
+    let more = !listener.queue.is_empty();
+    let socket = match waiting {
         Some(socket) => socket,
         None if listener.has_callback => return Err(io::ErrorKind::WouldBlock.into()),
         // Nobody else looks for connections: the kernel knows whether there is one.
         None => sys::accept(slot.socket.as_ref().ok_or_else(error::not_connected)?)?,
     };
     let kind = slot.kind;
+    if more {
+        lp.feed_stream(key);
+    }
     lp.rearm_stream(key);
     Ok(S::from_stream_key(lp.new_stream(kind, Some(socket))))
 }
@@ -121,11 +140,13 @@ pub(super) fn accept_with<S: Stream, B: Backend>(
     };
     listener.requests.push_back(Once::new(told));
     listener.failed = false;
-    let waiting = listener.waiting.is_some();
+    let (waiting, queued) = (listener.waiting.is_some(), !listener.queue.is_empty());
     lp.active_requests += 1;
     if waiting {
         // Accepted already: this request is its.
         lp.defer(move |lp| lp.serve_waiting(key));
+    } else if queued {
+        lp.feed_stream(key);
     }
     if let Err(error) = lp.arm_stream(key) {
         lp.active_requests -= 1;
@@ -162,6 +183,46 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    /// The operation that accepts has accepted a connection, or failed.
+    pub(super) fn accept_done(&mut self, key: Token, done: Done) {
+        let accepted = match done.result {
+            // One that cannot be made usable is its peer's loss.
+            Ok(raw) => sys::accepted(raw).ok().map(Ok),
+            Err(code) if sys::is_passing(code) => None,
+            Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
+        };
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        if slot.base.is_closing() {
+            return;
+        }
+        match accepted {
+            Some(Ok(socket)) => {
+                if let Some(listener) = &mut slot.listener {
+                    listener.queue.push_back(socket);
+                }
+                self.accept_queued(key);
+            }
+            Some(Err(error)) if sys::out_of_descriptors(&error) => {
+                if let Some(socket) = &slot.socket {
+                    self.reserve.turn_away(socket);
+                }
+            }
+            Some(Err(error)) if !sys::is_ones_own(&error) => self.listener_failed(key, error),
+            _ => {}
+        }
+    }
+
+    /// Tells of the connections that are there, while they are taken.
+    pub(super) fn accept_queued(&mut self, key: Token) {
+        while let Some(slot) = self.streams.slots.get_mut(key)
+            && slot.wants_peers()
+            && let Some(listener) = &mut slot.listener
+            && let Some(socket) = listener.queue.pop_front()
+        {
+            self.accepted(key, socket);
+        }
+    }
+
     fn accepted(&mut self, key: Token, socket: Socket) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         let kind = slot.kind;
@@ -183,6 +244,7 @@ impl<B: Backend> Loop<B> {
             && let Some(socket) = listener.waiting.take()
         {
             self.accepted(key, socket);
+            self.accept_queued(key);
             self.rearm_stream(key);
         }
     }

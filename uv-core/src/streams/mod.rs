@@ -7,12 +7,16 @@
 //!      └──▶ bind ─▶ listen ─▶ listening ─▶ accept: a new one, connected
 //! ```
 //!
-//! [`Loop::arm_stream`] works out what a stream waits for; [`Loop::stream_ready`] is the only
-//! place that reacts. What is known at once is told in the pending phase, by
-//! [`Loop::stream_pending`].
+//! [`Loop::arm_stream`] works out what a stream waits for: operations where the backend
+//! performs them, readiness elsewhere. [`Loop::stream_ready`], [`Loop::stream_input_done`] and
+//! [`Loop::stream_output_done`] are the only places that react, and they meet in the same
+//! callbacks. What is known at once is told in the pending phase, by [`Loop::stream_pending`].
 
 mod accept;
+mod arm;
+mod arrivals;
 mod connect;
+mod outbox;
 mod passing;
 mod read;
 mod shutdown;
@@ -25,17 +29,18 @@ use std::fmt;
 use std::io;
 
 use bitflags::bitflags;
-use poll_core::{Backend, Mode, RawSource, Ready, Token};
+use poll_core::{Backend, Ready, Token};
 use socket2::Socket;
 
 use crate::arena::Arena;
 use crate::callback::{Once, Repeated};
 use crate::handles::{AnyHandle, Base, Pipe, PipeOptions, Tcp, TcpOptions, Tty};
-use crate::sources::Owner;
+use crate::operations::Flight;
 use crate::sys::Transport;
 use crate::{Loop, error};
 
 use accept::Listener;
+use arrivals::{Arrival, Arrivals};
 use transfers::{List, Transfer};
 
 pub(crate) use passing::Passing;
@@ -61,6 +66,10 @@ bitflags! {
         const FED = 1 << 6;
         /// Its calls wait instead of saying `WouldBlock`.
         const BLOCKING = 1 << 7;
+        /// It is read into memory that is allocated late.
+        const LATE = 1 << 14;
+        /// Its writes are in the outbox.
+        const OUTBOX = 1 << 15;
     }
 }
 
@@ -96,6 +105,14 @@ pub(crate) struct StreamSlot<B: Backend> {
     source: Option<Token>,
     /// What the backend was told to watch for.
     armed: Ready,
+    /// The operation that accepts or receives.
+    input: Option<Flight>,
+    /// The operation that sends.
+    output: Option<Flight>,
+    /// What operations have received and nobody has read.
+    arrivals: Arrivals,
+    /// Closed when its last operation has ended.
+    lingering: Option<Token>,
     /// Reads and calls back. `None` while that runs.
     reader: Option<Repeated<B, Token>>,
     reads: List,
@@ -124,22 +141,8 @@ impl<B: Backend> fmt::Debug for StreamSlot<B> {
 }
 
 impl<B: Backend> StreamSlot<B> {
-    /// What the stream should be waiting for.
-    fn wanted(&self) -> Ready {
-        let mut wanted = Ready::NONE;
-        if self.flags.contains(Flags::CONNECTING) {
-            if self.connected.is_none() {
-                wanted |= Ready::WRITE;
-            }
-            return wanted;
-        }
-        if self.flags.contains(Flags::READING) || !self.reads.is_empty() || self.wants_peers() {
-            wanted |= Ready::READ;
-        }
-        if !self.writes.is_empty() {
-            wanted |= Ready::WRITE;
-        }
-        wanted
+    fn tells_of_peers(&self) -> bool {
+        self.listener.as_ref().is_some_and(|listener| listener.has_callback())
     }
 
     fn wants_peers(&self) -> bool {
@@ -161,11 +164,20 @@ impl<B: Backend> StreamSlot<B> {
 pub(crate) struct Streams<B: Backend> {
     pub(crate) slots: Arena<StreamSlot<B>>,
     transfers: Arena<Transfer<B>>,
+    /// What has just been received, while its stream's reader is called.
+    arriving: Option<(Token, Arrival)>,
+    /// Streams with writes that no operation sends yet.
+    outbox: Vec<Token>,
 }
 
 impl<B: Backend> Default for Streams<B> {
     fn default() -> Self {
-        Streams { slots: Arena::default(), transfers: Arena::default() }
+        Streams {
+            slots: Arena::default(),
+            transfers: Arena::default(),
+            arriving: None,
+            outbox: Vec::new(),
+        }
     }
 }
 
@@ -204,6 +216,10 @@ impl<B: Backend> Loop<B> {
             socket: socket.map(Transport::from),
             source: None,
             armed: Ready::NONE,
+            input: None,
+            output: None,
+            arrivals: Arrivals::default(),
+            lingering: None,
             reader: None,
             reads: List::default(),
             writes: List::default(),
@@ -216,38 +232,6 @@ impl<B: Backend> Loop<B> {
             tcp: TcpOptions::default(),
             pipe: PipeOptions::default(),
         })
-    }
-
-    /// Tells the backend what the stream now waits for, if that has changed. Registers the
-    /// socket the first time it waits for anything.
-    fn arm_stream(&mut self, key: Token) -> io::Result<()> {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
-        let wanted = slot.wanted();
-        if wanted == slot.armed {
-            return Ok(());
-        }
-        let Some(socket) = &slot.socket else { return Ok(()) };
-        socket.wait_to_read(wanted.contains(Ready::READ));
-        match slot.source {
-            Some(source) => self.backend.modify(source, wanted, Mode::Level)?,
-            None => {
-                let raw = RawSource::of(&**socket);
-                let source = self.watch_for(Owner::Stream(key), raw, wanted)?;
-                if let Some(slot) = self.streams.slots.get_mut(key) {
-                    slot.source = Some(source);
-                }
-            }
-        }
-        if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.armed = wanted;
-        }
-        Ok(())
-    }
-
-    /// As [`Loop::arm_stream`], for a stream whose registration cannot fail any more.
-    fn rearm_stream(&mut self, key: Token) {
-        let armed = self.arm_stream(key);
-        debug_assert!(armed.is_ok(), "a registered source can be modified: {armed:?}");
     }
 
     /// The stream's socket is ready. Each step finds what the callbacks of those before left.
@@ -289,15 +273,21 @@ impl<B: Backend> Loop<B> {
         self.tell_connected(key);
         self.tell_done(key);
         self.drain_stream(key);
+        self.tell_arrivals(key);
+        self.accept_queued(key);
         self.rearm_stream(key);
     }
 
-    /// The first half of closing: nobody is told yet, but the socket is gone.
+    /// The first half of closing: nobody is told yet, but the socket is gone, or goes with the
+    /// last operation.
     pub(crate) fn stop_stream(&mut self, key: Token) {
+        // What was written before the close leaves, if it can.
+        self.push_writes(key);
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         slot.flags &= Flags::SHUTTING | Flags::CONNECTING;
         slot.armed = Ready::NONE;
-        let (source, socket, reader) = (slot.source.take(), slot.socket.take(), slot.reader.take());
+        let (source, reader) = (slot.source.take(), slot.reader.take());
+        let arrivals = std::mem::take(&mut slot.arrivals);
         let peers = slot.listener.as_mut().map(|listener| listener.stop());
         let pipe = std::mem::take(&mut slot.pipe);
         slot.update_active(&mut self.active_handles);
@@ -306,9 +296,16 @@ impl<B: Backend> Loop<B> {
         }
         // Its name before the socket: who connects meanwhile finds nothing at all.
         drop(pipe);
-        drop(socket);
+        self.cancel_input(key);
+        self.cancel_output(key);
+        if let Some(slot) = self.streams.slots.get_mut(key)
+            && slot.input.is_none()
+            && slot.output.is_none()
+        {
+            drop(slot.socket.take());
+        }
         // Last: dropping what it captured may be anything.
-        drop((reader, peers));
+        drop((reader, peers, arrivals));
     }
 
     /// Before the close callback: requests that have not called back do so now.

@@ -9,14 +9,15 @@ use super::transfers::{State, Transfer};
 use super::{Flags, Passing, Stream};
 use crate::buffers::IoBufMut;
 use crate::callback::Repeated;
+use crate::operations::{Done, Flight};
 use crate::sys::Transport;
-use crate::{Loop, error};
+use crate::{Loop, error, sys};
 
 /// How much is read at once, and what late memory is advised to have.
 pub(crate) const READ_SIZE: usize = 64 * 1024;
 
 /// Reads for one readiness event, so that one busy stream does not starve the rest.
-const READS_PER_EVENT: usize = 32;
+pub(super) const READS_PER_EVENT: usize = 32;
 
 /// A read that has not called back: the key to [cancel](Read::cancel) it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +43,7 @@ pub(super) fn start<S: Stream, B: Backend>(
     let reader = move |lp: &mut Loop<B>, key| {
         lp.lend_reads(key, |lp, result| callback(lp, stream, result));
     };
-    lp.start_reading(stream.stream_key(), Repeated::new(reader))
+    lp.start_reading(stream.stream_key(), Flags::READING, Repeated::new(reader))
 }
 
 pub(super) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
@@ -62,7 +63,7 @@ pub(super) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
             }
         }
     };
-    lp.start_reading(stream.stream_key(), Repeated::new(reader))
+    lp.start_reading(stream.stream_key(), Flags::READING | Flags::LATE, Repeated::new(reader))
 }
 
 pub(super) fn pull<S: Stream, B: Backend, T: IoBufMut>(
@@ -90,7 +91,12 @@ struct Received {
 }
 
 impl<B: Backend> Loop<B> {
-    fn start_reading(&mut self, key: Token, reader: Repeated<B, Token>) -> io::Result<()> {
+    fn start_reading(
+        &mut self,
+        key: Token,
+        flags: Flags,
+        reader: Repeated<B, Token>,
+    ) -> io::Result<()> {
         let slot = self.streams.open(key)?;
         if slot.flags.contains(Flags::READING) || !slot.reads.is_empty() {
             return Err(error::already("the stream is being read"));
@@ -98,16 +104,19 @@ impl<B: Backend> Loop<B> {
         if !slot.flags.contains(Flags::READABLE) {
             return Err(error::not_connected());
         }
-        slot.flags |= Flags::READING;
+        slot.flags |= flags;
         slot.reader = Some(reader);
         slot.update_active(&mut self.active_handles);
+        if !slot.arrivals.is_empty() {
+            self.feed_stream(key);
+        }
         self.arm_stream(key).inspect_err(|_| self.stop_reading(key))
     }
 
     /// Stops reading; a stream that is not read stays so.
     pub(super) fn stop_reading(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags -= Flags::READING;
+        slot.flags -= Flags::READING | Flags::LATE;
         slot.update_active(&mut self.active_handles);
         let reader = slot.reader.take();
         self.rearm_stream(key);
@@ -126,6 +135,9 @@ impl<B: Backend> Loop<B> {
         let read = transfers.insert(Transfer::new(stored, key, State::Reading, 0));
         slot.reads.push(transfers, read);
         self.active_requests += 1;
+        if !slot.arrivals.is_empty() {
+            self.feed_stream(key);
+        }
         if let Err(error) = self.arm_stream(key) {
             if let Some(slot) = self.streams.slots.get_mut(key) {
                 slot.reads.unlink(&mut self.streams.transfers, read);
@@ -154,6 +166,9 @@ impl<B: Backend> Loop<B> {
 
     /// Reads into the loop's own memory and lends what came.
     fn lend_reads(&mut self, key: Token, mut tell: impl FnMut(&mut Loop<B>, io::Result<&[u8]>)) {
+        if self.has_arrivals(key) {
+            return self.lend_arrivals(key, &mut tell);
+        }
         for _ in 0..READS_PER_EVENT {
             let mut scratch = self.take_scratch();
             let Received { result, full } = self.receive(key, &mut scratch);
@@ -169,7 +184,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The callback under way has neither stopped reading nor started anew.
-    fn goes_on_reading(&self, key: Token) -> bool {
+    pub(super) fn goes_on_reading(&self, key: Token) -> bool {
         self.streams
             .slots
             .get(key)
@@ -183,13 +198,23 @@ impl<B: Backend> Loop<B> {
         if memory.is_empty() {
             return (Err(error::no_buffer()), false);
         }
+        if let Some(result) = self.copy_arrival(key, memory) {
+            match &result {
+                Ok(1..) => {}
+                Ok(_) => self.stop_reading_at_end(key),
+                Err(_) => self.fail_reading(key),
+            }
+            return (result, self.has_arrivals(key));
+        }
         let Received { result, full } = self.receive(key, memory);
         (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
     }
 
     /// Reads once. At the end of file and on errors, pushed reading is over.
     fn receive(&mut self, key: Token, memory: &mut [u8]) -> Received {
-        let Some(slot) = self.streams.slots.get_mut(key) else {
+        let slot = self.streams.slots.get_mut(key);
+        // What an operation is receiving comes first.
+        let Some(slot) = slot.filter(|slot| slot.input.is_none()) else {
             return Received { result: None, full: false };
         };
         let Some(socket) = &slot.socket else {
@@ -213,38 +238,84 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The reader is running, so that there is none to drop.
-    fn stop_reading_at_end(&mut self, key: Token) {
+    pub(super) fn stop_reading_at_end(&mut self, key: Token) {
         if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.flags -= Flags::READING;
+            slot.flags -= Flags::READING | Flags::LATE;
             slot.update_active(&mut self.active_handles);
         }
+    }
+
+    /// As above, after an error.
+    pub(super) fn fail_reading(&mut self, key: Token) {
+        if let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.flags -= Flags::READABLE | Flags::WRITABLE;
+        }
+        self.stop_reading_at_end(key);
     }
 
     /// Fills the buffers of the reads that wait.
     fn serve_reads(&mut self, key: Token) {
         for _ in 0..READS_PER_EVENT {
+            if self.has_arrivals(key) {
+                let Some(mut transfer) = self.take_read(key) else { return };
+                let arrived = self.copy_arrival(key, transfer.stored.memory());
+                self.tell_read(key, transfer, arrived.unwrap_or(Ok(0)));
+                continue;
+            }
             let Some(slot) = self.streams.slots.get_mut(key) else { return };
             let Some(read) = slot.reads.first() else { return };
             let Some(transfer) = self.streams.transfers.get_mut(read) else { return };
-            let Some(socket) = &slot.socket else { return };
+            let Some(socket) = slot.socket.as_ref().filter(|_| slot.input.is_none()) else {
+                return;
+            };
             let memory = transfer.stored.memory();
             let result = receive(socket, slot.pipe.passing.as_deref_mut(), memory);
             let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
             let drained = short || slot.flags.contains(Flags::BLOCKING);
-            if let Err(error) = &result {
-                if error.kind() == io::ErrorKind::WouldBlock {
-                    return;
-                }
-                slot.flags -= Flags::READABLE | Flags::WRITABLE;
+            if let Err(error) = &result
+                && error.kind() == io::ErrorKind::WouldBlock
+            {
+                return;
             }
-            slot.reads.unlink(&mut self.streams.transfers, read);
-            let Some(transfer) = self.streams.transfers.remove(read) else { return };
-            self.active_requests -= 1;
-            transfer.stored.tell(self, key, result);
+            let Some(transfer) = self.take_read(key) else { return };
+            self.tell_read(key, transfer, result);
             if drained {
                 return;
             }
         }
+    }
+
+    /// The operation that reads for the first request is over.
+    pub(super) fn read_done(&mut self, key: Token, done: Done, flight: Flight) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        let result = match done.result {
+            Err(sys::ABORTED) if flight.cancelled => Err(error::cancelled()),
+            Err(code) if sys::is_passing(code) => return, // It is started again.
+            Err(code) => Err(io::Error::from_raw_os_error(code)),
+            Ok(count) => Ok(count),
+        };
+        if slot.base.is_closing() {
+            return;
+        }
+        if let Some(transfer) = self.take_read(key) {
+            self.tell_read(key, transfer, result);
+        }
+    }
+
+    fn take_read(&mut self, key: Token) -> Option<Transfer<B>> {
+        let slot = self.streams.slots.get_mut(key)?;
+        let read = slot.reads.first()?;
+        slot.reads.unlink(&mut self.streams.transfers, read);
+        self.streams.transfers.remove(read)
+    }
+
+    fn tell_read(&mut self, key: Token, transfer: Transfer<B>, result: io::Result<usize>) {
+        let lost = result.as_ref().is_err_and(|error| error.raw_os_error() != Some(sys::CANCELLED));
+        if lost && let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.flags -= Flags::READABLE | Flags::WRITABLE;
+        }
+        self.active_requests -= 1;
+        transfer.stored.tell(self, key, result);
     }
 
     /// The loop's own memory to read into. Put back into `scratch` when the callback that it

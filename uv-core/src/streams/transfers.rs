@@ -33,6 +33,10 @@ pub(crate) struct Transfer<B: Backend> {
     pub(crate) offset: usize,
     /// Why it failed, if it did.
     pub(crate) error: Option<io::Error>,
+    /// An operation has its buffer.
+    pub(crate) lent: bool,
+    /// It is over when the operation is.
+    pub(crate) cancelled: bool,
     previous: Token,
     next: Token,
 }
@@ -42,9 +46,25 @@ const NOBODY: Token = Token::new(u32::MAX, Token::MAX_GENERATION);
 
 impl<B: Backend> Transfer<B> {
     pub(crate) fn new(stored: Stored<B>, stream: Token, state: State, left: usize) -> Self {
-        let (moved, piece, offset, error) = (0, 0, 0, None);
-        let (previous, next) = (NOBODY, NOBODY);
-        Transfer { stored, stream, state, left, moved, piece, offset, error, previous, next }
+        Transfer {
+            stored,
+            stream,
+            state,
+            left,
+            moved: 0,
+            piece: 0,
+            offset: 0,
+            error: None,
+            lent: false,
+            cancelled: false,
+            previous: NOBODY,
+            next: NOBODY,
+        }
+    }
+
+    /// The one behind it in its list.
+    pub(crate) fn next(&self) -> Option<Token> {
+        (self.next != NOBODY).then_some(self.next)
     }
 
     /// A write of which nothing has left yet.

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 
-use poll_core::{Backend, Token};
+use poll_core::{Backend, OpKind, Token};
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
@@ -86,6 +86,7 @@ impl<B: Backend> Loop<B> {
         stored: Stored<B>,
         handles: &[AnyHandle],
     ) -> io::Result<Token> {
+        let later = self.sends_later(key);
         let (slot, transfers) = self.streams.open_with_transfers(key)?;
         let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
         if !slot.flags.contains(Flags::WRITABLE) {
@@ -100,7 +101,7 @@ impl<B: Backend> Loop<B> {
         let mut transfer = Transfer::new(stored, key, State::Writing, size);
 
         let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
-        let idle = !queued && !slot.flags.contains(Flags::CONNECTING);
+        let idle = !queued && !later && !slot.flags.contains(Flags::CONNECTING);
         let mut progress = if idle && handles.is_empty() {
             push(socket, &mut transfer, slot.flags.contains(Flags::BLOCKING))
         } else {
@@ -133,7 +134,12 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Moves a transfer from its list to that of those that are to call back.
-    fn finish_transfer(&mut self, key: Token, transfer: Token, error: Option<io::Error>) {
+    pub(super) fn finish_transfer(
+        &mut self,
+        key: Token,
+        transfer: Token,
+        error: Option<io::Error>,
+    ) {
         let transfers = &mut self.streams.transfers;
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         let Some(state) = transfers.get(transfer).map(|transfer| transfer.state) else { return };
@@ -154,10 +160,35 @@ impl<B: Backend> Loop<B> {
     pub(super) fn cancel_transfer(&mut self, transfer: Token, state: State) -> io::Result<usize> {
         let found = self.streams.transfers.get(transfer).filter(|it| it.state == state);
         let found = found.ok_or_else(error::stale_request)?;
-        let (key, moved) = (found.stream, found.moved);
+        let (key, moved, lent) = (found.stream, found.moved, found.lent);
+        if lent || self.is_being_read(key, transfer) {
+            self.cancel_lent(key, transfer)?;
+            return Ok(moved);
+        }
         self.finish_transfer(key, transfer, Some(error::cancelled()));
         self.rearm_stream(key);
         Ok(moved)
+    }
+
+    /// An operation reads into the buffer of this request.
+    fn is_being_read(&self, key: Token, transfer: Token) -> bool {
+        self.streams.slots.get(key).is_some_and(|slot| {
+            slot.reads.first() == Some(transfer)
+                && slot.input.is_some_and(|flight| flight.kind == OpKind::Recv)
+        })
+    }
+
+    /// Cancels a request whose buffer an operation has: it is over when that is.
+    fn cancel_lent(&mut self, key: Token, transfer: Token) -> io::Result<()> {
+        let Some(request) = self.streams.transfers.get_mut(transfer) else { return Ok(()) };
+        if std::mem::replace(&mut request.cancelled, true) {
+            return Err(error::stale_request());
+        }
+        match request.state {
+            State::Reading => self.cancel_input(key),
+            _ => self.cancel_output(key),
+        }
+        Ok(())
     }
 
     /// The stream is closing: all requests that wait are cancelled, writes before reads.
@@ -180,8 +211,18 @@ impl<B: Backend> Loop<B> {
 
     /// There is room to write.
     pub(super) fn write_ready(&mut self, key: Token) {
+        self.push_writes(key);
+        self.tell_done(key);
+        self.drain_stream(key);
+    }
+
+    /// Writes what can be written now, unless an operation is at it.
+    pub(super) fn push_writes(&mut self, key: Token) {
         for _ in 0..WRITES_PER_EVENT {
             let Some(slot) = self.streams.slots.get(key) else { return };
+            if slot.output.is_some() || slot.flags.contains(Flags::CONNECTING) {
+                return;
+            }
             let Some(write) = slot.writes.first() else { break };
             let progress = self.push_first(key, write);
             match progress {
@@ -200,8 +241,6 @@ impl<B: Backend> Loop<B> {
                 }
             }
         }
-        self.tell_done(key);
-        self.drain_stream(key);
     }
 
     /// Writes as much of the first write as goes now.

@@ -21,6 +21,14 @@ pub(crate) const NO_BUFFER: i32 = libc::ENOBUFS;
 /// What a request is told that was given up.
 pub(crate) const CANCELLED: i32 = libc::ECANCELED;
 
+/// What an operation says that was cancelled.
+pub(crate) const ABORTED: i32 = libc::ECANCELED;
+
+/// True if an operation ended without having failed: it may be started again.
+pub(crate) fn is_passing(code: i32) -> bool {
+    matches!(code, ABORTED | NO_BUFFER | libc::EINTR | libc::EAGAIN)
+}
+
 /// A stream socket that does not block and is closed by `exec`.
 pub(crate) fn stream_socket(domain: Domain) -> io::Result<Socket> {
     cfg_if::cfg_if! {
@@ -75,6 +83,15 @@ cfg_if::cfg_if! {
             Ok(unsafe { Socket::from_raw_fd(accepted) })
         }
     }
+}
+
+/// The connection that an operation has accepted, which nobody else has. It does not block
+/// and is closed by `exec`.
+pub(crate) fn accepted(raw: usize) -> io::Result<Socket> {
+    use std::os::fd::FromRawFd;
+
+    // SAFETY: the kernel has just given it to us.
+    Ok(unsafe { Socket::from_raw_fd(raw as i32) })
 }
 
 /// True if `connect` has begun and goes on.

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod fs;
+mod gather;
 pub(crate) mod interfaces;
 pub(crate) mod names;
 mod passing;
@@ -35,9 +36,12 @@ pub(crate) use pipes::{
 
 pub(crate) use signals::{subscribe, unsubscribe};
 
+pub(crate) use gather::Gather;
+
 pub(crate) use sockets::{
-    CANCELLED, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept, is_connecting, is_ones_own,
-    is_wrong_family, out_of_descriptors, reuse_port, socket_pair, stream_socket,
+    ABORTED, CANCELLED, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept, accepted,
+    is_connecting, is_ones_own, is_passing, is_wrong_family, out_of_descriptors, reuse_port,
+    socket_pair, stream_socket,
 };
 
 pub(crate) use transport::Transport;

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 use windows_sys::Win32::Networking::WinSock::{
-    WSAEAFNOSUPPORT, WSAECANCELLED, WSAECONNABORTED, WSAECONNRESET, WSAEFAULT, WSAEMFILE,
-    WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK,
+    WSA_OPERATION_ABORTED, WSAEAFNOSUPPORT, WSAECANCELLED, WSAECONNABORTED, WSAECONNRESET,
+    WSAEFAULT, WSAEMFILE, WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK,
 };
 
 /// A socket that is nobody else's: what [`Tcp::open`](crate::Tcp::open) takes over.
@@ -20,6 +20,14 @@ pub(crate) const NO_BUFFER: i32 = WSAENOBUFS;
 
 /// What a request is told that was given up.
 pub(crate) const CANCELLED: i32 = WSAECANCELLED;
+
+/// What an operation says that was cancelled: `ERROR_OPERATION_ABORTED`.
+pub(crate) const ABORTED: i32 = WSA_OPERATION_ABORTED;
+
+/// True if an operation ended without having failed: it may be started again.
+pub(crate) fn is_passing(code: i32) -> bool {
+    matches!(code, ABORTED | NO_BUFFER | WSAEWOULDBLOCK)
+}
 
 /// A stream socket that does not block and is not inherited.
 pub(crate) fn stream_socket(domain: Domain) -> io::Result<Socket> {
@@ -50,6 +58,16 @@ pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
 /// Accepts a connection that does not block and is not inherited.
 pub(crate) fn accept(listener: &Socket) -> io::Result<Socket> {
     let (socket, _) = listener.accept()?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// The connection that an operation has accepted, which nobody else has.
+pub(crate) fn accepted(raw: usize) -> io::Result<Socket> {
+    use std::os::windows::io::{FromRawSocket, RawSocket};
+
+    // SAFETY: the system has just given it to us.
+    let socket = unsafe { Socket::from_raw_socket(raw as RawSocket) };
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

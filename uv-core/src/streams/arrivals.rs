@@ -1,0 +1,187 @@
+//! What operations have received.
+//!
+//! An operation that receives whatever comes goes on until it is told to stop, and what it had
+//! received by then is not lost: it is kept for the next reader. Mostly nothing is: a piece of
+//! provided memory is lent to the callback at once, and goes back after it.
+
+use std::collections::VecDeque;
+use std::io;
+
+use poll_core::{Backend, Token};
+
+use super::Flags;
+use super::read::READS_PER_EVENT;
+use crate::operations::Done;
+use crate::provided::Piece;
+use crate::{Loop, sys};
+
+/// Something that was received.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    /// Bytes in provided memory.
+    Lent(Piece),
+    /// Bytes that were kept, and how many of them have been read.
+    Kept(Vec<u8>, usize),
+    /// The end of file.
+    End,
+    /// An error, which ends both directions.
+    Failed(i32),
+}
+
+/// What nobody has read yet.
+pub(super) type Arrivals = VecDeque<Arrival>;
+
+impl<B: Backend> Loop<B> {
+    /// The operation that receives whatever comes has received something, or is over.
+    pub(super) fn receive_done(&mut self, key: Token, done: Done) {
+        let piece = done.lent.zip(self.provided.as_ref());
+        let piece = piece.map(|(lent, provided)| provided.piece(lent, done.result.unwrap_or(0)));
+        let arrival = match (done.result, piece) {
+            (Ok(1..), Some(piece)) => Arrival::Lent(piece),
+            (Ok(_), piece) => {
+                piece.into_iter().for_each(|piece| self.recycle(piece));
+                Arrival::End
+            }
+            // Cancelled, or all memory is lent at the moment: it is started again if it is wanted.
+            (Err(code), _) if sys::is_passing(code) => return,
+            (Err(code), _) => Arrival::Failed(code),
+        };
+        self.streams.arriving = Some((key, arrival));
+        self.tell_arrivals(key);
+        if let Some((key, arrival)) = self.streams.arriving.take() {
+            self.keep_arrival(key, arrival);
+        }
+    }
+
+    /// Has what was received read, as far as somebody reads.
+    pub(super) fn tell_arrivals(&mut self, key: Token) {
+        if self.has_arrivals(key) {
+            self.read_ready(key);
+            let reads =
+                self.streams.slots.get(key).is_some_and(|slot| {
+                    slot.flags.contains(Flags::READING) || !slot.reads.is_empty()
+                });
+            if reads && self.has_arrivals(key) {
+                self.feed_stream(key);
+            }
+        }
+    }
+
+    pub(super) fn has_arrivals(&self, key: Token) -> bool {
+        let kept = self.streams.slots.get(key).is_some_and(|slot| !slot.arrivals.is_empty());
+        kept || self.streams.arriving.as_ref().is_some_and(|(of, _)| *of == key)
+    }
+
+    /// The next of what was received.
+    fn take_arrival(&mut self, key: Token) -> Option<Arrival> {
+        let slot = self.streams.slots.get_mut(key)?;
+        slot.arrivals.pop_front().or_else(|| {
+            let arrived = self.streams.arriving.take_if(|(of, _)| *of == key);
+            arrived.map(|(_, arrival)| arrival)
+        })
+    }
+
+    /// Nobody reads now. The memory goes back, as others need it.
+    fn keep_arrival(&mut self, key: Token, arrival: Arrival) {
+        let kept = match arrival {
+            Arrival::Lent(piece) => {
+                let bytes = piece.to_vec();
+                self.recycle(piece);
+                Arrival::Kept(bytes, 0)
+            }
+            other => other,
+        };
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        if slot.base.is_closing() {
+            return;
+        }
+        slot.arrivals.push_back(kept);
+        let reads = slot.flags.contains(Flags::READING) || !slot.reads.is_empty();
+        if reads {
+            self.feed_stream(key);
+        } else {
+            // The rest waits in the kernel, so that the peer notices.
+            self.cancel_input(key);
+        }
+    }
+
+    /// Lends what was received to the callback, if there is something. The callback has
+    /// neither stopped reading nor started anew.
+    pub(super) fn lend_arrivals(
+        &mut self,
+        key: Token,
+        tell: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
+    ) {
+        for _ in 0..READS_PER_EVENT {
+            let Some(arrival) = self.take_arrival(key) else { return };
+            match arrival {
+                Arrival::Lent(piece) => {
+                    let mut lending = Recycling { lp: self, piece: Some(piece) };
+                    let Recycling { lp, piece } = &mut lending;
+                    tell(lp, Ok(piece.as_deref().unwrap_or_default()));
+                }
+                Arrival::Kept(bytes, read) => tell(self, Ok(&bytes[read..])),
+                Arrival::End => {
+                    self.stop_reading_at_end(key);
+                    tell(self, Ok(&[]));
+                }
+                Arrival::Failed(code) => {
+                    self.fail_reading(key);
+                    tell(self, Err(io::Error::from_raw_os_error(code)));
+                }
+            }
+            if !self.goes_on_reading(key) {
+                return;
+            }
+        }
+    }
+
+    /// Copies what was received into other memory. `None` if there is nothing.
+    pub(super) fn copy_arrival(
+        &mut self,
+        key: Token,
+        memory: &mut [u8],
+    ) -> Option<io::Result<usize>> {
+        let (count, rest) = match self.take_arrival(key)? {
+            Arrival::Lent(piece) => {
+                let count = copy(&piece, memory);
+                let rest = piece[count..].to_vec();
+                self.recycle(piece);
+                (count, Arrival::Kept(rest, 0))
+            }
+            Arrival::Kept(bytes, read) => {
+                let count = copy(&bytes[read..], memory);
+                (count, Arrival::Kept(bytes, read + count))
+            }
+            Arrival::End => return Some(Ok(0)),
+            Arrival::Failed(code) => return Some(Err(io::Error::from_raw_os_error(code))),
+        };
+        if let Arrival::Kept(bytes, read) = &rest
+            && *read < bytes.len()
+            && let Some(slot) = self.streams.slots.get_mut(key)
+        {
+            slot.arrivals.push_front(rest);
+        }
+        Some(Ok(count))
+    }
+}
+
+fn copy(bytes: &[u8], memory: &mut [u8]) -> usize {
+    let count = bytes.len().min(memory.len());
+    memory[..count].copy_from_slice(&bytes[..count]);
+    count
+}
+
+/// Gives a piece back when its callback has returned, or panicked.
+struct Recycling<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+    piece: Option<Piece>,
+}
+
+impl<B: Backend> Drop for Recycling<'_, B> {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take() {
+            self.lp.recycle(piece);
+        }
+    }
+}
