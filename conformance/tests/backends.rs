@@ -1,10 +1,14 @@
 //! Every backend of the family passes the suite, on the targets that have it.
 //!
 //! On Linux kqueue runs over a model, with the rules of today's BSDs and with the
-//! strictest of older ones.
+//! strictest of older ones. Backends that perform operations run twice: with them, and by
+//! readiness alone.
 
 // `--cfg libkqueue` is poll-kqueue's; see there.
 #![allow(unexpected_cfgs)]
+
+#[cfg(any(target_os = "linux", windows))]
+use poll_core::Limited;
 
 conformance::suite!(select, poll_select::Select::new);
 conformance::suite!(poll, poll_poll::Poll::new);
@@ -15,6 +19,9 @@ conformance::suite!(epoll, poll_epoll::Epoll::new);
 #[cfg(target_os = "linux")]
 conformance::suite!(uring, poll_uring::Uring::new);
 
+#[cfg(target_os = "linux")]
+conformance::suite!(uring_ready, || poll_uring::Uring::new().map(Limited::to_readiness));
+
 #[cfg(unix)]
 conformance::suite!(kqueue, poll_kqueue::Kqueue::new);
 
@@ -23,3 +30,6 @@ conformance::suite!(kqueue_strict, || poll_kqueue::Kqueue::with_rules(poll_kqueu
 
 #[cfg(windows)]
 conformance::suite!(iocp, poll_iocp::Iocp::new);
+
+#[cfg(windows)]
+conformance::suite!(iocp_ready, || poll_iocp::Iocp::new().map(Limited::to_readiness));

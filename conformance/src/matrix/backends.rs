@@ -3,6 +3,9 @@
 // `--cfg libkqueue` is poll-kqueue's; see there.
 #![allow(unexpected_cfgs)]
 
+#[cfg(any(target_os = "linux", windows))]
+use poll_core::Limited;
+
 use super::Candidate;
 
 /// Every backend of the family: those that this machine can run, and the others
@@ -14,21 +17,23 @@ pub fn backends() -> Vec<Candidate> {
     ];
     backends.extend(linux());
     backends.extend(kqueue());
-    backends.push(windows());
+    backends.extend(windows());
     backends
 }
 
 #[cfg(target_os = "linux")]
-fn linux() -> [Candidate; 2] {
+fn linux() -> [Candidate; 3] {
     [
         Candidate::new("epoll", poll_epoll::Epoll::new),
         Candidate::new("uring", poll_uring::Uring::new),
+        Candidate::new("uring_ready", || poll_uring::Uring::new().map(Limited::to_readiness))
+            .noted("without operations: all by readiness"),
     ]
 }
 
 #[cfg(not(target_os = "linux"))]
-fn linux() -> [Candidate; 2] {
-    ["epoll", "uring"].map(|name| Candidate::absent(name, "needs Linux"))
+fn linux() -> [Candidate; 3] {
+    ["epoll", "uring", "uring_ready"].map(|name| Candidate::absent(name, "needs Linux"))
 }
 
 /// On Linux, the backend's own code over a model of the kernels that it is for.
@@ -58,11 +63,15 @@ fn kqueue() -> Vec<Candidate> {
 }
 
 #[cfg(windows)]
-fn windows() -> Candidate {
-    Candidate::new("iocp", poll_iocp::Iocp::new)
+fn windows() -> [Candidate; 2] {
+    [
+        Candidate::new("iocp", poll_iocp::Iocp::new),
+        Candidate::new("iocp_ready", || poll_iocp::Iocp::new().map(Limited::to_readiness))
+            .noted("without operations: all by readiness"),
+    ]
 }
 
 #[cfg(not(windows))]
-fn windows() -> Candidate {
-    Candidate::absent("iocp", "needs Windows")
+fn windows() -> [Candidate; 2] {
+    ["iocp", "iocp_ready"].map(|name| Candidate::absent(name, "needs Windows"))
 }

@@ -29,6 +29,9 @@ pub(crate) struct Listener<B: Backend> {
     requests: VecDeque<Once<B, Accepted>>,
     /// The listener failed: it accepts no more.
     failed: bool,
+    /// There were no more descriptors. An operation wants one before anybody connects, and would
+    /// fail again at once: until a connection was accepted, the listener waits for readiness.
+    exhausted: bool,
 }
 
 /// The listener, and the connection's new key.
@@ -47,6 +50,11 @@ impl<B: Backend> Listener<B> {
     /// Connections are told to a callback, and not only asked for one by one.
     pub(super) fn has_callback(&self) -> bool {
         self.has_callback
+    }
+
+    /// True if an operation may accept.
+    pub(super) fn may_operate(&self) -> bool {
+        !self.exhausted
     }
 
     pub(super) fn wants_peers(&self) -> bool {
@@ -76,6 +84,7 @@ pub(super) fn listen<S: Stream, B: Backend>(
             queue: VecDeque::new(),
             requests: VecDeque::new(),
             failed: false,
+            exhausted: false,
         })
     });
     listener.failed = false;
@@ -171,7 +180,12 @@ impl<B: Backend> Loop<B> {
             }
             let Some(socket) = &slot.socket else { return };
             match sys::accept(socket) {
-                Ok(accepted) => self.accepted(key, accepted),
+                Ok(accepted) => {
+                    if let Some(listener) = &mut slot.listener {
+                        listener.exhausted = false;
+                    }
+                    self.accepted(key, accepted);
+                }
                 Err(error) if sys::out_of_descriptors(&error) => {
                     // Those who wait are turned away: better than to keep them and to spin.
                     self.reserve.turn_away(socket);
@@ -203,8 +217,9 @@ impl<B: Backend> Loop<B> {
                 self.accept_queued(key);
             }
             Some(Err(error)) if sys::out_of_descriptors(&error) => {
-                if let Some(socket) = &slot.socket {
+                if let (Some(socket), Some(listener)) = (&slot.socket, &mut slot.listener) {
                     self.reserve.turn_away(socket);
+                    listener.exhausted = true;
                 }
             }
             Some(Err(error)) if !sys::is_ones_own(&error) => self.listener_failed(key, error),

@@ -63,6 +63,10 @@ impl<B: Backend> StreamSlot<B> {
             false => Input::Ready,
         };
         if self.wants_peers() {
+            let listener = self.listener.as_ref();
+            if !listener.is_some_and(|listener| listener.may_operate()) {
+                return Input::Ready;
+            }
             if self.tells_of_peers() && performs(Performs::ACCEPT_MULTI) {
                 return Input::Operation(OpKind::AcceptMulti);
             }
