@@ -115,7 +115,8 @@ pub trait Backend: Send + 'static {
     }
 
     /// Lends `count` buffers of `size` bytes each, from `memory` on, to operations
-    /// that name `group`. A kernel may want `count` to be a power of two.
+    /// that name `group`: [`Op::RecvMulti`], or [`Op::RecvMsgMulti`], but not both. A kernel
+    /// may want `count` to be a power of two.
     ///
     /// # Errors
     ///

@@ -95,6 +95,7 @@
 //! | 6.0 | `RecvMulti`, `RecvMsgMulti`, buffer groups |
 //! | 6.1 | `SINGLE_ISSUER` with `DEFER_TASKRUN` |
 //! | 6.9 | `Ftruncate` |
+//! | 6.12 | buffer groups of streams are consumed incrementally |
 //!
 //! [`Uring::new`] fails with `Unsupported` where io_uring is missing or forbidden, as it
 //! is in most containers. There is no `SQPOLL`: its thread costs more than it saves
@@ -264,7 +265,9 @@ impl Backend for Uring {
 
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
         // SAFETY: the caller promises to this what that asks for.
-        self.here(|uring| unsafe { uring.ops.submit(&mut uring.ring, token, op) })
+        self.here(|uring| unsafe {
+            uring.ops.submit(&mut uring.ring, &mut uring.groups, token, op)
+        })
     }
 
     fn cancel(&mut self, token: Token) -> io::Result<()> {
@@ -282,10 +285,9 @@ impl Backend for Uring {
             let why = "this kernel has no multishot receives (6.0) to provide buffers for";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        self.here(|uring| {
-            // SAFETY: the memory outlives the backend, which closes the ring when dropped.
-            unsafe { uring.groups.provide(&uring.ring, group, memory, size, count) }
-        })
+        // SAFETY: the memory is there until it is withdrawn, or the ring is closed, as the
+        // backend does when it is dropped.
+        unsafe { self.groups.provide(group, memory, size, count) }
     }
 
     fn recycle(&mut self, lent: Lent) {

@@ -8,7 +8,7 @@ use io_uring::types::{CancelBuilder, Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 use poll_core::{At, Event, Op, OpKind, RawBufs, RawSource, Ready, Shutdown, Table, Token};
 
-use crate::buffers::Groups;
+use crate::buffers::{Groups, Taker};
 use crate::polls::{from_poll, to_poll};
 use crate::ring::{Completion, Ring};
 use crate::user_data::UserData;
@@ -49,6 +49,7 @@ impl Ops {
     pub(crate) unsafe fn submit(
         &mut self,
         ring: &mut Ring,
+        groups: &mut Groups,
         token: Token,
         op: Op,
     ) -> io::Result<()> {
@@ -63,6 +64,11 @@ impl Ops {
         if self.0.is_taken(token) {
             let why = "an operation with this token is in flight";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        match kind {
+            OpKind::RecvMulti => groups.prepare(ring, flight.group, Taker::Streams)?,
+            OpKind::RecvMsgMulti => groups.prepare(ring, flight.group, Taker::Messages)?,
+            _ => {}
         }
         ring.tether()?;
         let entry = entry.user_data(UserData::Operation(token).to_u64());
@@ -99,7 +105,7 @@ impl Ops {
         groups: &mut Groups,
     ) -> Option<Event> {
         let flight = self.0.get(token)?;
-        let lent = done.buffer().and_then(|buffer| groups.lend(flight.group, buffer));
+        let lent = groups.lend(flight.group, &done);
         let result = match usize::try_from(done.result) {
             Ok(bits) if flight.kind == OpKind::Poll => {
                 Ok(flight.interest.report(from_poll(bits as u32)).bits().into())

@@ -47,6 +47,11 @@ impl Completion {
         cqueue::more(self.flags)
     }
 
+    /// There is room left in the buffer, where the kernel goes on.
+    pub(crate) fn buffer_goes_on(&self) -> bool {
+        cqueue::buffer_more(self.flags)
+    }
+
     /// The provided buffer that was filled.
     pub(crate) fn buffer(&self) -> Option<u16> {
         cqueue::buffer_select(self.flags)
@@ -243,10 +248,11 @@ impl Ring {
         entries: u64,
         count: u16,
         group: u16,
+        flags: u16,
     ) -> io::Result<()> {
         self.check_process()?;
         // SAFETY: the caller keeps the entries.
-        unsafe { self.uring.submitter().register_buf_ring_with_flags(entries, count, group, 0) }
+        unsafe { self.uring.submitter().register_buf_ring_with_flags(entries, count, group, flags) }
     }
 
     /// Ends what [`Ring::register_buffers`] began.
