@@ -107,6 +107,9 @@ pub trait Backend: Send + 'static {
     /// Asks that an operation end early. Its last [`Event::Done`] still comes:
     /// `ECANCELED` (`ERROR_OPERATION_ABORTED`), or the result if it was faster.
     ///
+    /// A listener whose accept was cancelled may be closed as soon as this returns, and gives
+    /// its address up then.
+    ///
     /// # Errors
     ///
     /// `NotFound`: no operation with this token is in flight.

@@ -271,7 +271,12 @@ impl Backend for Uring {
     }
 
     fn cancel(&mut self, token: Token) -> io::Result<()> {
-        self.here(|uring| uring.ops.cancel(&mut uring.ring, token))
+        self.here(|uring| {
+            if uring.ops.cancel(&mut uring.ring, token)? {
+                uring.ring.enter(0, None)?;
+            }
+            Ok(())
+        })
     }
 
     unsafe fn provide(

@@ -79,14 +79,15 @@ impl Ops {
         Ok(())
     }
 
-    /// Queues a cancel.
-    pub(crate) fn cancel(&mut self, ring: &mut Ring, token: Token) -> io::Result<()> {
+    /// Queues a cancel. True if it must reach the kernel now: an accept holds its listener open,
+    /// and so its address.
+    pub(crate) fn cancel(&mut self, ring: &mut Ring, token: Token) -> io::Result<bool> {
         let Some(flight) = self.0.get_mut(token) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no such operation in flight"));
         };
         ring.push_quietly(cancel(token))?;
         flight.cancelled = true;
-        Ok(())
+        Ok(matches!(flight.kind, OpKind::Accept | OpKind::AcceptMulti))
     }
 
     /// Queues a cancel for each operation.

@@ -136,7 +136,9 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn schedule_close(&mut self, closing: Closing<B>) {
         let handle = closing.handle;
         let lingers = match handle {
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => self.stream_has_flights(handle.key()),
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.stream_has_flights(handle.key())
+            }
             _ => false,
         };
         if !lingers {

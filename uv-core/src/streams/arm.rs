@@ -232,7 +232,7 @@ impl<B: Backend> Loop<B> {
         if held || !slot.base.is_closing() {
             return;
         }
-        drop(slot.socket.take());
+        drop(slot.leaving.take());
         if let Some(lingering) = slot.lingering.take()
             && let Some(closing) = self.operations.settle(lingering)
         {

@@ -113,6 +113,8 @@ pub(crate) struct StreamSlot<B: Backend> {
     arrivals: Arrivals,
     /// Closed when its last operation has ended.
     lingering: Option<Token>,
+    /// The socket until then.
+    leaving: Option<Transport>,
     /// Reads and calls back. `None` while that runs.
     reader: Option<Repeated<B, Token>>,
     reads: List,
@@ -220,6 +222,7 @@ impl<B: Backend> Loop<B> {
             output: None,
             arrivals: Arrivals::default(),
             lingering: None,
+            leaving: None,
             reader: None,
             reads: List::default(),
             writes: List::default(),
@@ -298,11 +301,11 @@ impl<B: Backend> Loop<B> {
         drop(pipe);
         self.cancel_input(key);
         self.cancel_output(key);
-        if let Some(slot) = self.streams.slots.get_mut(key)
-            && slot.input.is_none()
-            && slot.output.is_none()
-        {
-            drop(slot.socket.take());
+        if let Some(slot) = self.streams.slots.get_mut(key) {
+            let socket = slot.socket.take();
+            // Who listens gives up the address at once: another may want it.
+            let held = slot.listener.is_none() && (slot.input.is_some() || slot.output.is_some());
+            slot.leaving = socket.filter(|_| held);
         }
         // Last: dropping what it captured may be anything.
         drop((reader, peers, arrivals));
