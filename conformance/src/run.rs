@@ -18,20 +18,21 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 25] = [
+const ALONE: [&str; 26] = [
     "embedding",
     "panics::in_a_signal",
-    "platform::a_title_is_shown",
-    "platform::memory_adds_up",
-    "platform::priorities_can_be_lowered",
-    "platform::temporary_files_go_where_they_are_told",
-    "platform::too_many_random_bytes_are_refused",
     "pipes::handles_reach_another_process",
     "pipes::no_descriptor_is_left_behind",
     "pipes::out_of_descriptors_is_told_of_handles",
     "pipes::standard_streams_stay_open",
     "pipes::what_is_not_taken_is_closed_with_the_pipe",
+    "platform::a_title_is_shown",
+    "platform::memory_adds_up",
+    "platform::priorities_can_be_lowered",
+    "platform::temporary_files_go_where_they_are_told",
+    "platform::too_many_random_bytes_are_refused",
     "polls::a_thousand_at_once",
+    "processes",
     "scale",
     "signals",
     "surroundings",
@@ -52,7 +53,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 32] = [
+pub const POINTS: [&str; 33] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -85,6 +86,7 @@ pub const POINTS: [&str; 32] = [
     "Platform",
     "Terminals",
     "Pipes",
+    "Processes",
 ];
 
 /// One case for one kind of backend.

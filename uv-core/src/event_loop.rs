@@ -14,7 +14,7 @@ use crate::arena::Arena;
 use crate::backends::DefaultBackend;
 use crate::callback::{Argument, Lending, Once, Repeated};
 use crate::handles::{
-    AnyHandle, Asyncs, Closing, Phase, PollSlot, Signals, Timers, UdpSlot, Watchers,
+    AnyHandle, Asyncs, Closing, Phase, PollSlot, Processes, Signals, Timers, UdpSlot, Watchers,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
@@ -89,6 +89,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) asyncs: Asyncs<B>,
     pub(crate) polls: Arena<PollSlot<B>>,
     pub(crate) signals: Signals<B>,
+    pub(crate) processes: Processes<B>,
     pub(crate) streams: Streams<B>,
     /// Where streams read into; empty until they do, and while it is lent.
     pub(crate) scratch: Vec<u8>,
@@ -151,6 +152,7 @@ impl<B: Backend> Loop<B> {
             asyncs: Asyncs::default(),
             polls: Arena::default(),
             signals: Signals::new(Arc::clone(&notifier)),
+            processes: Processes::new(Arc::clone(&notifier)),
             streams: Streams::default(),
             scratch: Vec::new(),
             reserve: sys::Reserve::default(),
@@ -373,7 +375,8 @@ impl<B: Backend> Loop<B> {
     /// Makes the loop work in a child of `fork`: handles go on there as in the parent.
     ///
     /// Sends and signals from before the fork are the parent's. So are the pool's threads:
-    /// work that they have not done by then counts as cancelled here.
+    /// work that they have not done by then counts as cancelled here. And so are its children:
+    /// how they end is not known here, and their handles are told that.
     ///
     /// # Errors
     ///
@@ -383,12 +386,14 @@ impl<B: Backend> Loop<B> {
         self.notifier.forget();
         self.forget_sends();
         self.signals.forget_caught();
+        self.forget_children();
         self.works.forget_threads();
         // Its lock may be held by a thread that is not here: it is left as it is.
         std::mem::forget(self.pool.take());
         if self.works.active() > 0 {
             self.notifier.notify(Notes::WORK)?;
         }
+        self.notifier.notify(Notes::CHILD)?;
         self.operations.forget_readiness();
         self.dispatching = !self.operations.events.is_empty();
         Ok(())
@@ -485,6 +490,7 @@ impl<B: Backend> Loop<B> {
                     Some(&Owner::Poll(poll)) => self.poll_ready(poll, ready),
                     Some(&Owner::Stream(stream)) => self.stream_ready(stream, ready),
                     Some(&Owner::Udp(udp)) => self.udp_ready(udp, ready),
+                    Some(&Owner::Process(process)) => self.process_ready(process),
                     None => {} // Closed by a callback of the same batch.
                 },
                 Event::Done { token, result, more, lent } => {
@@ -498,6 +504,9 @@ impl<B: Backend> Loop<B> {
         }
         if self.notifier.take(Notes::ASYNC) {
             dispatched += self.run_asyncs();
+        }
+        if self.notifier.take(Notes::CHILD) {
+            dispatched += self.run_ended_children();
         }
         // Last, so that what came before the signal is handled before it.
         if self.notifier.take(Notes::SIGNAL) {

@@ -41,11 +41,12 @@
 //! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
 //! | secrets | [`Loop::random`], [`random`] |
 //! | files | [`fs`] |
+//! | children | [`Process`], [`Command`], [`Stdio`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | the machine | [`system`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Not here yet: processes, watchers of files. Sockets work by readiness on every
+//! Not here yet: watchers of files. Sockets work by readiness on every
 //! backend, also where the backend could perform operations.
 //!
 //! # Behaviour
@@ -87,10 +88,11 @@ pub use backends::DefaultBackend;
 pub use buffers::{IoBuf, IoBufMut};
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
-    AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Datagram, Ecn,
-    Guess, Handle, HandleList, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd, Poll,
-    PollEvents, Prepare, Sender, Signal, Tcp, Timer, Tty, TtyMode, Udp, UdpBind, UdpError,
-    WindowSize, guess_handle, pipe_pair, socket_pair,
+    AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Command, Datagram,
+    Ecn, Exit, Guess, Handle, HandleList, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd,
+    PipeFlags, Poll, PollEvents, Prepare, Process, Sender, Signal, Stdio, Tcp, Timer, Tty, TtyMode,
+    Udp, UdpBind, UdpError, WindowSize, disable_stdio_inheritance, guess_handle, kill, pipe_pair,
+    socket_pair,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

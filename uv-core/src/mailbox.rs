@@ -16,12 +16,14 @@ pub(crate) struct Mailbox {
     caught: [AtomicU32; SIGNALS],
     any: AtomicBool,
     notifier: Arc<Notifier>,
+    /// What the loop is told.
+    note: Notes,
 }
 
 impl Mailbox {
-    pub(crate) fn new(notifier: Arc<Notifier>) -> Arc<Mailbox> {
+    pub(crate) fn new(notifier: Arc<Notifier>, note: Notes) -> Arc<Mailbox> {
         let caught = [const { AtomicU32::new(0) }; SIGNALS];
-        Arc::new(Mailbox { caught, any: AtomicBool::new(false), notifier })
+        Arc::new(Mailbox { caught, any: AtomicBool::new(false), notifier, note })
     }
 
     /// Tells the loop of a signal. Takes no lock and no memory: for signal handlers.
@@ -29,7 +31,7 @@ impl Mailbox {
         self.caught[signum].fetch_add(1, Ordering::Relaxed);
         self.any.store(true, Ordering::Release);
         // If waking fails the loop finds the signal when it next looks.
-        let _ = self.notifier.notify(Notes::SIGNAL);
+        let _ = self.notifier.notify(self.note);
     }
 
     /// Takes what was caught: calls `each` with a signal and how often it was.

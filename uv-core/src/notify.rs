@@ -23,6 +23,7 @@ impl Notes {
     pub(crate) const ASYNC: Notes = Notes(1);
     pub(crate) const WORK: Notes = Notes(2);
     pub(crate) const SIGNAL: Notes = Notes(4);
+    pub(crate) const CHILD: Notes = Notes(8);
 }
 
 impl Notifier {

@@ -1,9 +1,9 @@
-//! The numbers of signals, as [`Signal`](crate::Signal) takes them.
+//! The numbers of signals, as [`Signal`](crate::Signal) and [`kill`](crate::kill) take them.
 
 #[cfg(unix)]
 pub use libc::{
-    SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM,
-    SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
+    SIGABRT, SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGIO, SIGKILL, SIGPIPE, SIGPROF, SIGQUIT,
+    SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
 };
 
 /// The console window closes.
@@ -12,6 +12,9 @@ pub const SIGHUP: i32 = 1;
 /// Ctrl-C.
 #[cfg(windows)]
 pub const SIGINT: i32 = 2;
+/// Cannot be watched: for [`kill`](crate::kill).
+#[cfg(windows)]
+pub const SIGKILL: i32 = 9;
 /// Can be watched and never comes.
 #[cfg(windows)]
 pub const SIGTERM: i32 = 15;

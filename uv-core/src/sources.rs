@@ -7,7 +7,7 @@ use std::io;
 use poll_core::{Backend, Mode, RawSource, Ready, Token};
 
 use crate::Loop;
-use crate::handles::{Poll, Udp};
+use crate::handles::{Poll, Process, Udp};
 
 /// Whose source it is.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,7 @@ pub(crate) enum Owner {
     Poll(Poll),
     Stream(Token),
     Udp(Udp),
+    Process(Process),
 }
 
 impl<B: Backend> Loop<B> {

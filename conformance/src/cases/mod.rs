@@ -17,6 +17,7 @@ pub mod panics;
 pub mod pipes;
 pub mod platform;
 pub mod polls;
+pub mod processes;
 pub mod running;
 pub mod scale;
 pub mod signals;
@@ -560,6 +561,54 @@ macro_rules! __list_of_cases {
                 pulled_reads_get_handles
                 handles_reach_another_process
                 out_of_descriptors_is_told_of_handles;
+            33 processes:
+                codes_are_told
+                signals_are_told
+                the_end_is_told_once_and_later
+                can_be_killed
+                the_dead_cannot_be_killed
+                can_be_killed_by_number
+                can_be_killed_while_starting
+                many_run_at_once
+                keep_the_loop_unless_unreferenced
+                a_panic_leaves_the_rest
+                a_missing_program_is_told_at_once
+                what_may_not_be_run_is_told
+                what_is_no_program_is_told
+                a_missing_directory_is_told
+                out_of_descriptors_is_told
+                what_cannot_be_passed_on_is_refused
+                users_need_the_right_to_change
+                arguments_arrive_as_they_are
+                the_own_name_can_be_another
+                the_environment_is_inherited_or_changed
+                names_are_found_by_the_childs_path
+                the_directory_is_the_childs
+                signals_are_as_in_a_new_process
+                detached_children_lead_a_session
+                users_and_groups_change
+                flags_for_windows_do_no_harm
+                standard_streams_are_the_null_device
+                files_are_inherited
+                standard_streams_are_inherited
+                there_can_be_more_than_three
+                descriptors_may_change_places
+                nothing_else_is_inherited
+                streams_are_inherited
+                a_child_sends_back_what_it_is_sent
+                each_output_is_a_pipe_of_its_own
+                a_pipe_may_go_both_ways
+                a_killed_child_ends_its_pipes
+                no_child_is_no_pipe
+                impossible_pipes_are_refused
+                ends_block_unless_asked_not_to
+                closing_leaves_the_child_and_no_zombie
+                a_dropped_loop_leaves_no_zombie
+                no_descriptor_is_left_behind
+                children_of_others_are_left_alone
+                a_stolen_end_is_an_error
+                the_signal_is_shared
+                a_forked_loop_has_no_children;
         }
     };
 }

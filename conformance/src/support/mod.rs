@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 pub(crate) mod child;
+pub(crate) mod children;
 pub(crate) mod datagrams;
 #[cfg(unix)]
 pub(crate) mod dispositions;
@@ -12,6 +13,7 @@ pub(crate) mod loops;
 pub(crate) mod observe;
 pub(crate) mod operations;
 pub(crate) mod pipes;
+pub(crate) mod program;
 #[cfg(unix)]
 pub(crate) mod ptys;
 #[cfg(unix)]

@@ -6,7 +6,9 @@ use std::io;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::handles::{Async, Check, Idle, Pipe, Poll, Prepare, Signal, Tcp, Timer, Tty, Udp};
+use crate::handles::{
+    Async, Check, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
+};
 use crate::{Loop, error};
 
 /// The part of a handle's state that the loop itself looks at: when it was made, and
@@ -158,6 +160,8 @@ handles! {
     Udp "udp";
     /// A [`Tty`].
     Tty "tty";
+    /// A [`Process`].
+    Process "process";
 }
 
 impl Sealed for AnyHandle {

@@ -6,7 +6,7 @@ use poll_core::Backend;
 
 use crate::Loop;
 use crate::handles::watcher::Phase;
-use crate::handles::{AnyHandle, Async, Base, Closing, Poll, Signal, Timer, Udp};
+use crate::handles::{AnyHandle, Async, Base, Closing, Poll, Process, Signal, Timer, Udp};
 
 impl<B: Backend> Loop<B> {
     /// Every open handle in the order they were made, closing ones included.
@@ -42,6 +42,8 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), slot.kind.handle(key))));
         let slots = self.udps.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), Udp(key).into())));
+        let slots = self.processes.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), Process(key).into())));
         all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
@@ -55,6 +57,7 @@ impl<B: Backend> Loop<B> {
             + self.signals.slots.len()
             + self.streams.slots.len()
             + self.udps.len()
+            + self.processes.slots.len()
     }
 
     pub(crate) fn new_base(&mut self) -> Base {
@@ -76,6 +79,7 @@ impl<B: Backend> Loop<B> {
                 self.streams.slots.get(key)?.base
             }
             AnyHandle::Udp(_) => self.udps.get(key)?.base,
+            AnyHandle::Process(_) => self.processes.slots.get(key)?.base,
         })
     }
 
@@ -99,6 +103,7 @@ impl<B: Backend> Loop<B> {
                 &mut self.streams.slots.get_mut(key)?.base
             }
             AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
+            AnyHandle::Process(_) => &mut self.processes.slots.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
@@ -125,6 +130,10 @@ impl<B: Backend> Loop<B> {
             }
             AnyHandle::Udp(udp) => {
                 self.stop_udp(udp);
+                Ok(())
+            }
+            AnyHandle::Process(process) => {
+                self.stop_process(process);
                 Ok(())
             }
         };
@@ -163,6 +172,7 @@ impl<B: Backend> Loop<B> {
                 drop(self.streams.slots.remove(key))
             }
             AnyHandle::Udp(_) => drop(self.udps.remove(key)),
+            AnyHandle::Process(_) => drop(self.processes.slots.remove(key)),
         }
     }
 

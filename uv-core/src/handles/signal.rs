@@ -80,7 +80,7 @@ impl<B: Backend> Signals<B> {
     pub(crate) fn new(notifier: Arc<Notifier>) -> Signals<B> {
         Signals {
             slots: Arena::default(),
-            mailbox: Mailbox::new(notifier),
+            mailbox: Mailbox::new(notifier, Notes::SIGNAL),
             caught: VecDeque::new(),
             due: Vec::new(),
             told: 0,

@@ -9,6 +9,7 @@ pub(crate) mod interfaces;
 pub(crate) mod names;
 mod passing;
 mod pipes;
+mod process;
 pub(crate) mod random;
 mod signals;
 mod sockets;
@@ -35,6 +36,11 @@ pub(crate) use passing::{
 pub(crate) use pipes::{
     Adopted, BoundPath, OwnedPipe, adopt, bind_error, let_everybody, pipe_address, pipe_name,
     pipe_socket, pipe_sockets, plain_pipe,
+};
+
+pub(crate) use process::{
+    Child, ChildEnd, ExitWatch, Reaper, disable_stdio_inheritance, kill, no_such_process,
+    not_our_child, pipe_for_child,
 };
 
 pub(crate) use signals::{subscribe, unsubscribe};

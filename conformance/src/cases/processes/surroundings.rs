@@ -1,0 +1,252 @@
+//! What a child finds: arguments, environment, directory, signals, user.
+
+use poll_core::Backend;
+use uv_core::Command;
+
+use crate::support::children::{answer, answer_to, code, each_way, run_child};
+use crate::support::files::Directory;
+use crate::support::loops::new_loop;
+use crate::support::program::{self, child};
+use crate::{Lab, Verdict};
+
+/// Arguments arrive as they were given, whatever is in them.
+pub fn arguments_arrive_as_they_are<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let words = [
+        "arguments",
+        "plain",
+        "",
+        "two words",
+        "a \"quoted\" word",
+        "back\\slash",
+        "at the end\\",
+        "two at the end\\\\",
+        "\\\\\"",
+        "before a quote\\\"",
+        "\"",
+        "tab\there",
+        "ünïcödé 漢字",
+        "%PATH% $PATH `x` *",
+        "--flag=a b",
+    ];
+    let expected: String = words[1..].iter().map(|word| format!("{word}\n")).collect();
+    for command in each_way(child(&words)) {
+        assert_eq!(answer_to(&mut lp, command), expected);
+    }
+    Ok(())
+}
+
+/// The name that the child sees as its own can be another than that of the program.
+#[cfg(unix)]
+pub fn the_own_name_can_be_another<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let shell = Command::new("/bin/sh").arg0("another name").args(["-c", "echo \"$0\""]);
+    assert_eq!(answer_to(&mut lp, shell), "another name\n");
+    Ok(())
+}
+
+/// The name that the child sees as its own can be another than that of the program.
+#[cfg(windows)]
+pub fn the_own_name_can_be_another<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let named = child(&["arguments", "x"]).arg0("another name");
+    assert_eq!(answer_to(&mut lp, named), "x\n", "the others stay in their places");
+    Ok(())
+}
+
+/// The environment is this process's, unless it is changed or cleared.
+pub fn the_environment_is_inherited_or_changed<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let variables = |text: &str| text.lines().map(String::from).collect::<Vec<_>>();
+    let mut own: Vec<_> = std::env::vars().collect();
+    own.sort();
+    let own: Vec<_> = own.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    for command in each_way(child(&["environment"])) {
+        let inherited = variables(&answer_to(&mut lp, command.clone()));
+        if cfg!(unix) {
+            assert_eq!(inherited, own);
+        }
+        let changed = command.clone().env("CASE_A", "1").env("CASE_B", "a=b c").env_remove(REMOVED);
+        let changed = variables(&answer_to(&mut lp, changed));
+        assert!(changed.contains(&"CASE_A=1".into()) && changed.contains(&"CASE_B=a=b c".into()));
+        let is_removed = |line: &String| line.to_uppercase().starts_with(&format!("{REMOVED}="));
+        assert!(!changed.iter().any(is_removed), "removed");
+        if cfg!(unix) {
+            assert_eq!(changed.len(), own.len() + 2 - usize::from(has(REMOVED)), "others stay");
+        }
+        let cleared = variables(&answer_to(&mut lp, command.clone().env_clear()));
+        let only = variables(&answer_to(&mut lp, command.env_clear().env("CASE_A", "2")));
+        if cfg!(unix) {
+            assert_eq!((cleared, only), (vec![], vec!["CASE_A=2".into()]));
+        } else {
+            // Without a few variables no program runs there.
+            assert!(only.contains(&"CASE_A=2".into()) && only.len() <= 12, "{only:?}");
+            assert!(cleared.iter().any(|line| line.to_uppercase().starts_with("SYSTEMROOT=")));
+        }
+    }
+    Ok(())
+}
+
+/// A variable that this process has, and a child can do without.
+const REMOVED: &str = if cfg!(windows) { "TEMP" } else { "PATH" };
+
+fn has(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
+/// A name without a path is looked up in the child's own `PATH`, not in this process's.
+pub fn names_are_found_by_the_childs_path<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, directory) = (new_loop(lab)?, Directory::new());
+    let copy = directory.path("a-name-of-its-own.exe");
+    if std::fs::hard_link(program::path(), &copy).is_err() {
+        std::fs::copy(program::path(), &copy).expect("a copy of this executable");
+    }
+    let there = copy.parent().expect("a parent").display().to_string();
+    let separator = if cfg!(windows) { ";" } else { ":" };
+    // On Windows libraries are looked for in the same places.
+    let own = if cfg!(windows) { std::env::var("PATH").unwrap_or_default() } else { String::new() };
+    let path = ["/nowhere", &there, &own].join(separator);
+    for name in ["a-name-of-its-own.exe", "a-name-of-its-own"] {
+        if cfg!(unix) && !name.ends_with(".exe") {
+            continue; // Windows alone adds endings.
+        }
+        let named = Command::new(name).args([program::mark(), "exit", "6"]).env("PATH", &path);
+        for command in each_way(named) {
+            assert_eq!(run_child(&mut lp, &command), code(6), "{command:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The child begins in the directory that it was given, and else in this process's.
+pub fn the_directory_is_the_childs<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, directory) = (new_loop(lab)?, Directory::new());
+    let own = std::env::current_dir().expect("a directory");
+    let there = directory.file("x", "").parent().expect("a parent").canonicalize();
+    let there = there.expect("a directory");
+    assert_eq!(answer(&mut lp, &["directory"]), own.display().to_string());
+    for command in each_way(child(&["directory"]).current_dir(&there)) {
+        let answer = answer_to(&mut lp, command);
+        let answered = std::path::Path::new(&answer).canonicalize().expect("a directory");
+        assert_eq!(answered, there);
+    }
+    assert_eq!(std::env::current_dir().ok(), Some(own), "this process stays");
+    Ok(())
+}
+
+/// A child has default handlers and no signal blocked, whatever this process does with them.
+#[cfg(unix)]
+pub fn signals_are_as_in_a_new_process<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use crate::support::dispositions::{Changed, Disposition};
+    use uv_core::{Handle, Signal};
+
+    let mut lp = new_loop(lab)?;
+    let _ignored = Changed::to(libc::SIGUSR1, Disposition::Ignored);
+    let handled = Signal::new(&mut lp);
+    handled.start(&mut lp, libc::SIGUSR2, |_, _, _| {}).expect("a signal");
+    handled.unreference(&mut lp).expect("an open handle");
+    let _blocked = Blocked::new(libc::SIGTERM);
+    for command in each_way(child(&["signals"])) {
+        let found = answer_to(&mut lp, command.clone());
+        // The executable of a test itself ignores this one, once it runs.
+        let found: Vec<_> =
+            found.lines().filter(|it| !it.starts_with(&format!("{}:", libc::SIGPIPE))).collect();
+        assert!(found.is_empty(), "{found:?} in {command:?}");
+    }
+    Ok(())
+}
+
+/// A signal that is blocked in this thread.
+#[cfg(unix)]
+struct Blocked(libc::sigset_t);
+
+#[cfg(unix)]
+impl Blocked {
+    fn new(signum: libc::c_int) -> Blocked {
+        // SAFETY: all zeros is a valid set, an empty one.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set is valid, the signal exists.
+        unsafe { libc::sigaddset(&raw mut set, signum) };
+        // SAFETY: reads one set.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        Blocked(set)
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        let set = &raw const self.0;
+        // SAFETY: reads one set.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set, std::ptr::null_mut()) };
+    }
+}
+
+/// A detached child leads a session of its own; others stay in this one.
+#[cfg(unix)]
+pub fn detached_children_lead_a_session<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    for (detached, expected) in [(true, "leads true"), (false, "leads false")] {
+        for command in each_way(child(&["identity"]).detached(detached)) {
+            let found = answer_to(&mut lp, command);
+            assert!(found.ends_with(expected), "{found}");
+        }
+    }
+    Ok(())
+}
+
+/// A child runs as the user and the group that it was given, without other groups.
+#[cfg(unix)]
+pub fn users_and_groups_change<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use crate::support::children::no_children;
+
+    // SAFETY: no memory is passed.
+    if unsafe { libc::getuid() } != 0 {
+        return Err(crate::Skip::because("only the superuser may become another user"));
+    }
+    let mut lp = new_loop(lab)?;
+    // Where nobody else may look, nothing could be run.
+    let executable = Directory::new();
+    let copy = executable.path("program");
+    std::fs::copy(program::path(), &copy).expect("a copy of this executable");
+    for command in each_way(Command::new(&copy).args([program::mark(), "identity"])) {
+        let both = command.clone().uid(65_533).gid(65_532);
+        assert_eq!(answer_to(&mut lp, both), "user 65533, group 65532, 0 more, leads false");
+        let group = command.gid(65_532);
+        assert_eq!(answer_to(&mut lp, group), "user 0, group 65532, 0 more, leads false");
+    }
+    // SAFETY: no memory is passed.
+    assert_eq!(unsafe { libc::getuid() }, 0, "this process stays who it is");
+    no_children("all were waited for");
+    Ok(())
+}
+
+/// A child with flags that are for Windows runs on every system.
+pub fn flags_for_windows_do_no_harm<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let command = child(&["exit", "4"]).windows_hide_console(true).windows_hide_gui(true);
+    assert_eq!(run_child(&mut lp, &command), code(4));
+    assert_eq!(run_child(&mut lp, &command.clone().windows_exact_name(true)), code(4));
+    let verbatim = child(&["exit", "4"]).windows_verbatim_arguments(true);
+    assert_eq!(run_child(&mut lp, &verbatim), code(4), "there is nothing to quote");
+    assert_eq!(run_child(&mut lp, &command.detached(true)), code(4));
+    Ok(())
+}
+
+/// The cases about what Windows has not.
+#[cfg(windows)]
+macro_rules! unix_alone {
+    ($($name:ident: $why:literal)*) => { $(
+        #[doc = $why]
+        pub fn $name<T: Backend>(_lab: &Lab<T>) -> Verdict {
+            Err(crate::Skip::because($why))
+        }
+    )* };
+}
+
+#[cfg(windows)]
+unix_alone! {
+    signals_are_as_in_a_new_process: "Windows has no signal handlers to inherit"
+    detached_children_lead_a_session: "Windows has no sessions of that kind"
+    users_and_groups_change: "Windows cannot change the user of a child like that"
+}
