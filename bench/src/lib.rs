@@ -200,10 +200,10 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
 fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
     let (machine, begun) = (Machine::here(), Instant::now());
     let absent = absent(&suites);
-    let measured = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
+    let measured = Runner::new(options.rounds(), options.baseline.clone()).run(suites)?;
     let settings = Settings {
         scale: options.scale().name().into(),
-        rounds: options.rounds,
+        rounds: options.rounds(),
         seed: suites::timers::SEED,
         optimised: !cfg!(debug_assertions),
         seconds: begun.elapsed().as_secs_f64(),

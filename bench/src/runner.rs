@@ -6,10 +6,19 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::latencies::Latencies;
 use crate::results::{Distribution, Row};
-use crate::suite::{Contestant, Scenario, Suite, Who};
+use crate::suite::{Contestant, Scenario, Suite, Unit, Who};
 
 /// The fewest rounds that allow a conclusion.
 pub const LEAST_ROUNDS: usize = 7;
+
+/// What repeats exactly needs no more than to be seen to do so.
+const EXACT_ROUNDS: usize = 2;
+
+/// Whether a scenario counts things that do not depend on time.
+fn is_exact(scenario: &Scenario) -> bool {
+    let exact = |unit| matches!(unit, Unit::BytesEach | Unit::CallsEach);
+    scenario.figures.iter().all(|figure| exact(figure.unit))
+}
 
 /// How to run.
 #[derive(Debug)]
@@ -79,7 +88,8 @@ impl Runner {
         order.push(&contestants[baseline]);
         let mut values = vec![vec![Vec::new(); order.len()]; scenario.figures.len()];
         let mut latencies = vec![None::<Latencies>; contestants.len()];
-        for round in 0..=self.rounds {
+        let rounds = if is_exact(scenario) { EXACT_ROUNDS } else { self.rounds };
+        for round in 0..=rounds {
             for turn in 0..order.len() {
                 // Each round begins with another contestant, so that nobody always runs in
                 // the traces of the same predecessor.
@@ -152,6 +162,7 @@ impl Progress {
         let bar = |suite: &Suite| {
             let runs = suite.scenarios.iter().map(|scenario| {
                 let contestants = scenario.entrants.contestants.len();
+                let rounds = if is_exact(scenario) { EXACT_ROUNDS + 1 } else { rounds };
                 (contestants + usize::from(contestants > 0)) * rounds
             });
             let bar = self.0.add(ProgressBar::new(runs.sum::<usize>() as u64));

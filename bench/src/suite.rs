@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -89,11 +90,14 @@ impl Unit {
     /// The value of a reading.
     pub fn value(self, reading: Reading) -> f64 {
         let count = reading.count as f64;
+        // A clock may be too coarse to show any time at all.
+        let seconds = |time: Duration| time.max(Duration::from_nanos(1)).as_secs_f64();
+        let (cpu, wall) = (seconds(reading.spent.cpu), seconds(reading.spent.wall));
         match self {
-            Unit::CpuTimeEach => reading.spent.cpu.as_secs_f64() * 1e9 / count,
-            Unit::WallTimeEach => reading.spent.wall.as_secs_f64() * 1e9 / count,
-            Unit::PerCpuSecond | Unit::BytesPerCpuSecond => count / reading.spent.cpu.as_secs_f64(),
-            Unit::PerSecond | Unit::BytesPerSecond => count / reading.spent.wall.as_secs_f64(),
+            Unit::CpuTimeEach => cpu * 1e9 / count,
+            Unit::WallTimeEach => wall * 1e9 / count,
+            Unit::PerCpuSecond | Unit::BytesPerCpuSecond => count / cpu,
+            Unit::PerSecond | Unit::BytesPerSecond => count / wall,
             Unit::BytesEach | Unit::CallsEach => reading.spent.amount as f64 / count,
         }
     }

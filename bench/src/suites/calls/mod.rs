@@ -25,9 +25,8 @@ mod linux {
     use crate::suites::Scale;
 
     pub(super) fn scenarios(scale: Scale) -> Vec<Scenario> {
-        let each = scale.pick(10, 20, 200);
-        let cells: &[(usize, &str)] = &[(1, "1 connection"), (64, "64 connections")];
-        cells.iter().map(|(connections, name)| scenario(name, *connections, each)).collect()
+        let (alone, each) = (scale.pick(10, 100, 1_000), scale.pick(2, 4, 50));
+        vec![scenario("1 connection", 1, alone), scenario("64 connections", 64, each)]
     }
 
     fn scenario(name: &str, connections: usize, each: u64) -> Scenario {

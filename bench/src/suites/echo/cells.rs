@@ -14,7 +14,7 @@ impl Window {
     fn of(scale: Scale) -> Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),
-            Scale::Quick => (4, 20),
+            Scale::Quick => (4, 14),
             Scale::Full => (20, 100),
         };
         Window {
@@ -31,9 +31,7 @@ pub(super) fn echo(scale: Scale) -> Vec<Scenario> {
     let mut cells = Vec::new();
     match scale {
         Scale::Tiny => cells.extend([(1, SMALL, 1), (5, SMALL, 3), (3, 100_000, 4)]),
-        Scale::Quick => {
-            cells.extend([(1, SMALL, 1), (64, SMALL, 1), (512, SMALL, 1), (64, LARGE, 16)])
-        }
+        Scale::Quick => cells.extend([(64, SMALL, 1), (512, SMALL, 1), (64, LARGE, 16)]),
         Scale::Full => {
             for (bytes, depth) in [(SMALL, 1), (LARGE, 1), (SMALL, 16), (LARGE, 16)] {
                 cells.extend([1, 64, 512, 4_096].map(|connections| (connections, bytes, depth)));
