@@ -4,12 +4,20 @@
 //! cargo run --release -p bench                        # all of it, in about a minute
 //! cargo run --release -p bench --features libuv       # with libuv, which is then 1×
 //! cargo run --release -p bench -- --suite turns,wait --backend epoll,uring --peer hand,mio
-//! cargo run --release -p bench -- --full --rounds 15 --json now.json
+//! cargo run --release -p bench -- --full --rounds 15  # large, in a quarter of an hour
 //! cargo run --release -p bench -- compare before.json now.json
+//! cargo run --release -p bench -- report results.json --html page.html --chart wait.svg
+//! cargo run --release -p bench -- once echo --backend uring --json
+//! cargo run --release -p bench -- serve echo --backend poll --port 7000
 //! ```
 //!
-//! libuv is built from source and wants a C compiler and libclang (Debian:
-//! `libclang-dev`). Without it everything else is measured, and the report says so.
+//! A run prints a scoreboard (and every table, if suites are named), and writes
+//! `report.html`, a page of charts that needs neither a script nor the network, and
+//! `results.json`, which has the values of every round.
+//!
+//! Optional peers: `--features libuv,compio,monoio`. libuv is built from source and wants a C
+//! compiler and libclang (Debian: `libclang-dev`). Without them everything else is measured,
+//! and the report says who is missing.
 //!
 //! # What is measured
 //!
@@ -23,18 +31,28 @@
 //! | `async` | pending send | a send to a handle whose call is due already |
 //! | | round trip | a send to a loop in another thread, and one back: time, and CPU time |
 //! | `pool` | jobs | empty jobs, 1,024 in flight: per second, and CPU time of each |
-//! | `wait` | register, modify, deregister | of all of 10 to 10,000 sources, the kernel being told |
-//! | | wait | returns at once with the one source that is ready |
-//! | | turn | the same with the write that makes it ready and the read that ends it |
+//! | `wait` | register, modify, deregister | of all of 10 to 20,000 sources, the kernel being told |
+//! | | wait | returns at once with what is ready: one source, a tenth, or all |
+//! | | turn | the same with the write that makes one ready and the read that ends it |
+//! | `echo` | requests, p50, p99, p99.9 | TCP servers against connections, size and depth |
+//! | `connect` | connections | connect, one request, reset |
+//! | `pump` | bytes | from clients to a server that drops them |
+//! | `udp` | ping-pong | round trips of datagrams; what is lost is sent again and told of |
+//! | | flood | more datagrams than anyone can take: received, sent |
+//! | `files` | | reads and looks at files |
+//! | `memory` | timer, handles, idle connection | bytes of each |
+//! | `calls` | system calls, allocations | of a TCP server, for each request |
 //!
 //! # Who is measured
 //!
 //! - `uv-core epoll`: the loop on that backend. Timers, asyncs and jobs are the loop's, so
 //!   a quick run has them on the default backend only, unless `--backend` names others.
-//! - `bare epoll`: that backend through [`poll_core::Backend`] alone.
+//! - `bare epoll`: that backend through [`poll_core::Backend`] alone, for readiness.
 //! - `hand epoll`: what one would write by hand, straight on the system call (or, for
-//!   timers and jobs, on the standard library). The limit, or the least one should do.
-//! - `libuv`, `mio`, `polling`: the others.
+//!   timers and jobs, on the standard library). The limit, or the least one should do. `hand
+//!   uring` has one accept for all connections, one receive for each, and shared buffers.
+//! - `libuv` as its own tests and guide use it; `libuv-lean` with all that it offers to be fast.
+//! - `mio`, `polling`, `tokio`, `compio`, `monoio`: the others.
 //!
 //! # How it is measured
 //!
@@ -53,6 +71,11 @@
 //! - **CPU time** is the process's: every thread and the kernel's part. What never sleeps
 //!   is charged in it, as other programs on the machine do not count. Round trips and jobs
 //!   per second are on the wall, since waiting is their point.
+//! - **Servers** run in processes of their own, new for each run, on one core; the clients, one
+//!   epoll loop by hand, on another. Clients cost as much as servers, so that rates on the wall
+//!   may be theirs: what counts is requests per second of the server's CPU time.
+//! - **System calls** are counted by tracing the server's thread, allocations by the allocator.
+//!   Where a process may not be traced, the report says so.
 //! - **Counts are checked**: callbacks count what they do, and a run that did less or more
 //!   than it should ends the program. The numbers come after that.
 //! - Nothing is asserted about numbers, and nothing leaves the loopback interface.
@@ -61,8 +84,10 @@
 //!
 //! A [`suite::Suite`] has scenarios, a scenario has figures and contestants, and a
 //! contestant is a closure that runs the scenario once. [`runner::Runner`] runs them,
-//! [`results::Row`] judges them by [`stats`], [`report`] and [`compare`] show them. Each
-//! suite is a module of [`suites`] with a file for each contestant, so that one can see at
+//! [`results::Row`] judges them by [`stats`], [`report`], [`html`] and [`compare`] show them.
+//! The small trait of `pollers` and the [`servers`] are what several suites share; `load` is the
+//! clients. Servers and clients are Linux's; elsewhere those suites say so. Each suite is a
+//! module of [`suites`] with a file for each contestant, so that one can see at
 //! once whether all do the same work.
 //!
 //! ```

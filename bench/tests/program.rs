@@ -89,3 +89,90 @@ fn a_file_that_is_no_result_is_refused_by_name() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("nothing.json: no results"));
 }
+
+/// A page and a chart are drawn from results; a chart of what was not measured is refused.
+#[test]
+fn results_are_drawn() {
+    let folder = file("drawn");
+    let out = folder.to_str().unwrap();
+    let only = ["-s", "wait", "--scenario", "10 sources,100 sources", "-b", "poll", "-p", "hand"];
+    let args = [&only[..], &["-o", out]].concat();
+    let output = bench(&args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
+    for part in ["<svg", "Scoreboard", "bare poll", "hand select", "prefers-color-scheme: dark"] {
+        assert!(page.contains(part), "no {part} in the page");
+    }
+    for part in ["<script", "http://", "https://"] {
+        assert!(!page.contains(part), "{part} in a page that stands alone");
+    }
+    let (results, chart) = (folder.join("results.json"), folder.join("wait.svg"));
+    let draw = ["report", results.to_str().unwrap(), "--chart", chart.to_str().unwrap()];
+    let output = bench(&draw);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(std::fs::read_to_string(&chart).unwrap().starts_with("<svg xmlns="));
+
+    let mut nothing: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&results).unwrap()).unwrap();
+    nothing["rows"] = serde_json::json!([]);
+    std::fs::write(&results, nothing.to_string()).unwrap();
+    let output = bench(&draw);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("without the suite 'wait'"));
+}
+
+#[test]
+fn one_run_is_one_flat_line() {
+    let output = bench(&["once", "turns", "--backend", "poll", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let line = text(&output.stdout);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["who"], "uv-core poll");
+    assert_eq!(line["turns_count"], 100_000);
+    assert!(line["turns_per_cpu_second"].as_f64().unwrap() > 0.0);
+    assert!(line.as_object().unwrap().values().all(|value| !value.is_object()));
+
+    let output = bench(&["once", "turns", "--backend", "tea"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("uv-core poll"), "{}", text(&output.stderr));
+}
+
+/// A server for other tools: it says where it is, sends back what it gets, and outlives peers
+/// that reset their connections.
+#[test]
+fn a_server_serves_until_it_is_killed() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    use std::process::Stdio;
+
+    let mut backends = vec!["select", "poll"];
+    if cfg!(target_os = "linux") {
+        backends.extend(["epoll", "uring"]);
+    }
+    for backend in backends {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
+        command.args(["serve", "echo", "--backend", backend, "--port", "0"]);
+        let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some((_, address)) = line.trim().rsplit_once(' ') else {
+            // A kernel that forbids io_uring says so.
+            assert_eq!((backend, server.wait().unwrap().code()), ("uring", Some(2)));
+            continue;
+        };
+        for size in [1, 100_000] {
+            let mut peer = TcpStream::connect(address).unwrap();
+            let sent = vec![7; size];
+            peer.write_all(&sent).unwrap();
+            let mut received = vec![0; size];
+            peer.read_exact(&mut received).unwrap();
+            assert_eq!(received, sent);
+            // Closing what was not read resets the connection.
+            peer.write_all(&sent).unwrap();
+        }
+        assert!(server.try_wait().unwrap().is_none(), "{backend}: it has ended");
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+}

@@ -57,7 +57,8 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
         chart.column(tick, &thousands(tick));
     }
     chart.foot("registered sources");
-    chart.series(&series, |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit)));
+    let tell = |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit));
+    chart.series(&series, Some(&tell));
     Some(chart.svg)
 }
 
@@ -94,9 +95,7 @@ pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> 
         chart.column(nines(share), name);
     }
     chart.foot("share of requests that were answered within");
-    chart.series(&series, |(x, y)| {
-        format!("{:.2} %: {}", 100.0 * (1.0 - 1.0 / x), value(y, Unit::WallTimeEach))
-    });
+    chart.series(&series, None);
     Some(chart.svg)
 }
 
@@ -138,14 +137,15 @@ impl Chart {
         self.svg.text("note", (middle, self.bottom + 34.0), Anchor::Middle, text);
     }
 
-    fn series(&mut self, all: &[Series], tell: impl Fn((f64, f64)) -> String) {
+    /// Draws the lines, their points if `tell` says something about each, and their names.
+    fn series(&mut self, all: &[Series], tell: Option<&dyn Fn((f64, f64)) -> String>) {
         let place = |(x, y): (f64, f64)| (self.x.at(x), self.y.at(y));
         let mut ends = Vec::new();
         for Series { who, points } in all {
             let dashed = if is_dashed(who) { " dashed" } else { "" };
             let places: Vec<_> = points.iter().map(|point| place(*point)).collect();
             self.svg.path(&format!("curve {}{dashed}", class(who)), &places, who);
-            if !is_dashed(who) {
+            if let Some(tell) = tell.filter(|_| !is_dashed(who)) {
                 for (point, at) in points.iter().zip(&places) {
                     self.svg.dot(&class(who), *at, &format!("{who}, {}", tell(*point)));
                 }

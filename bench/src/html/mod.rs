@@ -44,7 +44,7 @@ const SUITES: [(&str, &str, &str); 13] = [
     (
         "calls",
         "System calls and allocations",
-        "Of a TCP server, for each request. They repeat \
+        "System calls and allocations of a TCP server, for each request. They repeat \
      exactly, on any machine.",
     ),
 ];
@@ -128,14 +128,14 @@ fn tiles(html: &mut String, board: &Scoreboard) {
     let Some(ours) = ours.into_iter().find(|who| board.who.iter().any(|one| one == who)) else {
         return;
     };
-    *html += "<div class=\"tiles\">";
+    let _ = write!(html, "<h2>{ours}, against others</h2><div class=\"tiles\">");
     for (suite, baseline) in &board.suites {
         let Some(score) = board.score(ours, suite) else { continue };
         let title = SUITES.iter().find(|(name, ..)| name == suite).map_or(&suite[..], |of| of.1);
         let _ = write!(
             html,
             "<div class=\"tile\"><div class=\"what\">{}</div><div class=\"times\">{}</div>\
-             <div class=\"than\">{ours} to {}</div></div>",
+             <div class=\"than\">as good as {}</div></div>",
             escaped(title),
             times(score.ratio),
             escaped(baseline),

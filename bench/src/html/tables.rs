@@ -13,7 +13,7 @@ pub(super) fn scoreboard(board: &Scoreboard) -> String {
     let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th></th>");
     for (suite, baseline) in &board.suites {
         let (suite, baseline) = (escaped(suite), escaped(baseline));
-        let _ = write!(html, "<th>{suite}<small>1× = {baseline}</small></th>");
+        let _ = write!(html, "<th>{suite}<small>to {baseline}</small></th>");
     }
     html += "</tr></thead><tbody>";
     let mut before = None;

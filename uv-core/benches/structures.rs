@@ -1,0 +1,93 @@
+//! The loop's own structures, without a kernel: `cargo bench -p uv-core`.
+//!
+//! Everything else is measured by the crate `bench`, beside others and in their rounds.
+
+#[allow(dead_code, unused_imports, reason = "the loop and its tests use more of it")]
+#[path = "../src/arena.rs"]
+mod arena;
+#[allow(dead_code, unused_imports, reason = "the loop and its tests use more of it")]
+#[path = "../src/wheel.rs"]
+mod wheel;
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+
+use arena::Arena;
+use wheel::Wheel;
+
+const COUNTS: [u32; 3] = [100, 10_000, 1_000_000];
+
+fn main() {
+    divan::main();
+}
+
+/// Deadlines within ten seconds, the same each time.
+fn deadlines(count: u32) -> Vec<u64> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % 10_000_000_000
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn filled(deadlines: &[u64]) -> Wheel {
+    let mut wheel = Wheel::new();
+    for (index, deadline) in deadlines.iter().enumerate() {
+        wheel.insert(index as u32, *deadline);
+    }
+    wheel
+}
+
+#[divan::bench(args = COUNTS)]
+fn wheel_insert(bencher: Bencher<'_, '_>, count: u32) {
+    let deadlines = deadlines(count);
+    bencher.counter(ItemsCount::new(count)).bench(|| filled(&deadlines));
+}
+
+#[divan::bench(args = COUNTS)]
+fn wheel_remove(bencher: Bencher<'_, '_>, count: u32) {
+    let deadlines = deadlines(count);
+    let bencher = bencher.counter(ItemsCount::new(count)).with_inputs(|| filled(&deadlines));
+    bencher.bench_refs(|wheel| (0..count).for_each(|index| wheel.remove(index)));
+}
+
+#[divan::bench(args = COUNTS)]
+fn wheel_expire(bencher: Bencher<'_, '_>, count: u32) {
+    let deadlines = deadlines(count);
+    let bencher = bencher.counter(ItemsCount::new(count)).with_inputs(|| filled(&deadlines));
+    bencher.bench_refs(|wheel| {
+        let mut expired = Vec::new();
+        let mut all = 0;
+        // As a loop does it that wakes every millisecond.
+        for now in (0..=10_000_000_000).step_by(1_000_000) {
+            wheel.expire(now, &mut expired);
+            all += expired.len();
+            expired.clear();
+        }
+        assert_eq!(all, count as usize);
+    });
+}
+
+#[divan::bench(args = COUNTS)]
+fn arena_insert_and_remove(bencher: Bencher<'_, '_>, count: u32) {
+    bencher.counter(ItemsCount::new(count)).bench(|| {
+        let mut arena = Arena::default();
+        let keys: Vec<_> = (0..count).map(|value| arena.insert(value)).collect();
+        keys.into_iter().filter_map(|key| arena.remove(key)).count()
+    });
+}
+
+#[divan::bench(args = COUNTS)]
+fn arena_get(bencher: Bencher<'_, '_>, count: u32) {
+    let mut arena = Arena::default();
+    let keys: Vec<_> = (0..count).map(|value| arena.insert(value)).collect();
+    bencher.counter(ItemsCount::new(count)).bench_local(|| {
+        keys.iter()
+            .filter_map(|key| arena.get(black_box(*key)))
+            .map(|value| u64::from(*value))
+            .sum::<u64>()
+    });
+}
