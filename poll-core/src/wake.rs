@@ -23,8 +23,8 @@ pub trait Wake: Clone + Send + Sync + 'static {
 ///
 /// Waking through the kernel costs a system call; a loop that is awake anyway
 /// needs only a flag, which it looks at before it sleeps. This is that flag.
-/// A backend's waker calls [`knock`](Doorbell::knock) and makes its system call
-/// only if told to; the backend's wait calls [`sleep`](Doorbell::sleep) before
+/// A backend's waker calls [`wake_with`](Doorbell::wake_with), which makes its
+/// system call only if it is needed; the backend's wait calls [`sleep`](Doorbell::sleep) before
 /// and [`wake_up`](Doorbell::wake_up) after.
 ///
 /// ```text
@@ -59,6 +59,8 @@ pub struct Doorbell {
     state: AtomicU8,
     /// Someone else sleeps on this backend's `raw_fd`, so being awake is not enough.
     watched: AtomicBool,
+    /// The system call of the last knock has failed: the next one makes it again.
+    unheard: AtomicBool,
 }
 
 const AWAKE: u8 = 0;
@@ -73,8 +75,21 @@ impl Doorbell {
         match self.state.swap(KNOCKED, Ordering::SeqCst) {
             ASLEEP => true,
             AWAKE => self.watched.load(Ordering::SeqCst),
-            _ => false,
+            _ => self.unheard.load(Ordering::Relaxed) && self.unheard.swap(false, Ordering::SeqCst),
         }
+    }
+
+    /// For the waker: [knocks](Doorbell::knock), and calls `ring` if the sleeper must be rung.
+    ///
+    /// # Errors
+    ///
+    /// That of `ring`. The next wake calls it again, though somebody has knocked already.
+    #[inline]
+    pub fn wake_with(&self, ring: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !self.knock() {
+            return Ok(());
+        }
+        ring().inspect_err(|_| self.unheard.store(true, Ordering::SeqCst))
     }
 
     /// For the wait, before it blocks. False if someone has knocked: then do not block.
@@ -114,6 +129,25 @@ mod tests {
         assert!(!door.watch());
         assert!(door.knock());
         assert!(!door.knock());
+        assert!(door.wake_up());
+    }
+
+    #[test]
+    fn a_ring_that_failed_is_rung_again() {
+        let (door, mut rings) = (Doorbell::default(), 0);
+        let mut wake = |result: io::Result<()>| {
+            door.wake_with(|| {
+                rings += 1;
+                result
+            })
+            .is_ok()
+        };
+        assert!(door.sleep());
+        assert!(!wake(Err(io::ErrorKind::OutOfMemory.into())));
+        assert!(!wake(Err(io::ErrorKind::OutOfMemory.into())));
+        assert!(wake(Ok(())));
+        assert!(wake(Err(io::ErrorKind::OutOfMemory.into())), "nobody needs to ring");
+        assert_eq!(rings, 3);
         assert!(door.wake_up());
     }
 

@@ -51,7 +51,7 @@ impl Waker {
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
-        if self.0.bell.knock() { self.ring() } else { Ok(()) }
+        self.0.bell.wake_with(|| self.ring())
     }
 }
 

@@ -24,6 +24,6 @@ pub(crate) struct Door {
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
-        if self.0.bell.knock() { self.0.port.post(Key::Wake) } else { Ok(()) }
+        self.0.bell.wake_with(|| self.0.port.post(Key::Wake))
     }
 }

@@ -105,7 +105,7 @@ impl Wake for KqueueWaker {
         match &self.0 {
             Ring::User(door) => {
                 let door = door.current();
-                if door.bell.knock() { door.trigger() } else { Ok(()) }
+                door.bell.wake_with(|| door.trigger())
             }
             Ring::Socket(bell) => bell.wake(),
         }

@@ -93,15 +93,14 @@ impl Waker {
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
-        if !self.0.door.knock() {
-            return Ok(());
-        }
-        let outside = self.outside();
-        outside.map_or(Ok(()), ring)?;
-        if outside.is_none() || self.0.sleeps.load(Ordering::Relaxed) {
-            ring(&self.0.eventfd)?;
-        }
-        Ok(())
+        self.0.door.wake_with(|| {
+            let outside = self.outside();
+            outside.map_or(Ok(()), ring)?;
+            if outside.is_none() || self.0.sleeps.load(Ordering::Relaxed) {
+                ring(&self.0.eventfd)?;
+            }
+            Ok(())
+        })
     }
 }
 

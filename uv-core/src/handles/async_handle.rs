@@ -65,7 +65,7 @@ impl AsyncSender {
         // Always a swap: a mere look at a pending flag could come before what the caller
         // wrote is seen, and the callback that is due could miss it.
         if self.flag.pending.swap(true, Ordering::AcqRel) {
-            return Ok(());
+            return self.notifier.renew();
         }
         self.notifier.notify(Notes::ASYNC)
     }

@@ -24,10 +24,11 @@ impl Home {
     /// Hands a job back. Only the first of a batch wakes the loop.
     pub(crate) fn hand_back(home: &Arc<Home>, job: Job) {
         job.handed_back();
-        if job.push(&home.done) {
-            // If waking fails the loop finds the job when it next looks.
-            let _ = home.notifier.notify(Notes::WORK);
-        }
+        let first = job.push(&home.done);
+        // If waking fails, the loop finds the job when it next looks, or the next one that is
+        // handed back tries again.
+        let notifier = &home.notifier;
+        let _ = if first { notifier.notify(Notes::WORK) } else { notifier.renew() };
         // Either this sees that the loop has gone, or the loop sees the job.
         fence(Ordering::SeqCst);
         if home.closed.load(Ordering::Relaxed) {
