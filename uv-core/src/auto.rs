@@ -194,25 +194,44 @@ auto! {
 }
 
 impl Auto {
-    /// The backend that `UV_BACKEND` names; if it is not set, the first that works.
+    /// The backend that `UV_BACKEND` names, or the first that works of several, with commas
+    /// between; if it is not set, the first that works of all.
     ///
     /// # Errors
     ///
-    /// If `UV_BACKEND` names no backend of this program or one that does not work here:
-    /// what was asked for is not replaced in silence. Otherwise, if none works, the last
-    /// one's error.
+    /// If `UV_BACKEND` names no backend of this program or none that works here: what was
+    /// asked for is not replaced in silence. Otherwise, if none works, the last one's error.
     pub fn new() -> io::Result<Auto> {
-        if let Some(name) = std::env::var_os(VARIABLE) {
-            let name = name.to_string_lossy();
-            return Auto::named(&name).map_err(|error| {
-                io::Error::new(error.kind(), format!("{VARIABLE}={name}: {error}"))
+        if let Some(names) = std::env::var_os(VARIABLE) {
+            let names = names.to_string_lossy();
+            let listed: Vec<&str> = names.split(',').map(str::trim).collect();
+            return Auto::first_of(&listed).map_err(|error| {
+                io::Error::new(error.kind(), format!("{VARIABLE}={names}: {error}"))
             });
         }
+        Auto::first_of(Auto::NAMES)
+    }
+
+    /// The first backend of these that works.
+    ///
+    /// ```
+    /// use uv_core::backends::Auto;
+    ///
+    /// // Operations where the kernel performs them and lets us, and else whatever there is.
+    /// let backend = Auto::first_of(&["uring", "iocp"]).or_else(|_| Auto::new())?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The last one's, if none works. Names that this program does not know count as
+    /// backends that do not work.
+    pub fn first_of(names: &[&str]) -> io::Result<Auto> {
         let mut last = io::Error::new(
             io::ErrorKind::Unsupported,
             "this program has no backend: enable a feature of uv-core, such as `poll`",
         );
-        for name in Auto::NAMES {
+        for name in names {
             match Auto::named(name) {
                 Ok(backend) => return Ok(backend),
                 Err(error) => last = error,

@@ -1,0 +1,158 @@
+//! Where the kernel performs nothing, or not all, or io_uring is forbidden, everything works all
+//! the same.
+#![cfg(target_os = "linux")]
+
+use std::cell::Cell;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::rc::Rc;
+
+use uv_core::backends::{Auto, Uring};
+use uv_core::poll_core::{Backend, Limited, OpKind};
+use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+
+/// Set in a child process: what the filter says to io_uring's calls.
+const CHILD: &str = "UV_CORE_TEST_FORBIDDEN";
+
+/// What a client sends, more than one buffer holds.
+const SIZE: usize = 300_000;
+
+/// Sends to a server that sends it back, pushed on one side and pulled on the other.
+fn echo_on<B: Backend>(mut lp: Loop<B>) {
+    let server = Tcp::new(&mut lp);
+    let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    server.bind(&mut lp, anywhere, BindFlags::empty()).unwrap();
+    let serve = |lp: &mut Loop<B>, server: Tcp, result: std::io::Result<()>| {
+        result.unwrap();
+        let peer = server.accept(lp).unwrap();
+        server.close(lp).unwrap();
+        let echo = |lp: &mut Loop<B>, peer: Tcp, bytes: std::io::Result<&[u8]>| {
+            match bytes.unwrap() {
+                [] => peer.shutdown(lp, |lp, peer, _| peer.close(lp).unwrap()).unwrap(),
+                bytes => {
+                    let copies = [bytes[..1].to_vec(), bytes[1..].to_vec()];
+                    let _ = peer.write(lp, copies, |_, _, result, _| result.unwrap()).unwrap();
+                }
+            }
+        };
+        peer.read_start(lp, echo).unwrap();
+    };
+    server.listen(&mut lp, 8, serve).unwrap();
+    let address = server.local_addr(&lp).unwrap();
+    let (client, count) = (Tcp::new(&mut lp), Rc::new(Cell::new(0)));
+    let counted = Rc::clone(&count);
+    let connected = move |lp: &mut Loop<B>, client: Tcp, result: std::io::Result<()>| {
+        result.unwrap();
+        client.write(lp, vec![7; SIZE], |_, _, result, _| result.unwrap()).unwrap();
+        client.shutdown(lp, |_, _, result| result.unwrap()).unwrap();
+        pull(lp, client, vec![0; 10_000], counted);
+    };
+    client.connect(&mut lp, address, connected).unwrap();
+    assert!(!lp.run(RunMode::Default).unwrap());
+    assert_eq!(count.get(), SIZE, "all of it came back");
+    assert!(lp.close().is_ok());
+}
+
+fn pull<B: Backend>(lp: &mut Loop<B>, client: Tcp, buffer: Vec<u8>, count: Rc<Cell<usize>>) {
+    let read = client.read(lp, buffer, move |lp, client, result, buffer| match result.unwrap() {
+        0 => client.close(lp).unwrap(),
+        read => {
+            assert!(buffer[..read].iter().all(|byte| *byte == 7));
+            count.set(count.get() + read);
+            pull(lp, client, buffer, count);
+        }
+    });
+    read.unwrap();
+}
+
+/// Each older kernel lacks something; whatever it is, readiness does it.
+#[test]
+fn what_a_kernel_does_not_perform_readiness_does() {
+    let Ok(_) = Uring::new().inspect_err(|error| eprintln!("skip: {error}")) else { return };
+    let kernels: [(&str, fn(OpKind) -> bool); 7] = [
+        ("all that there is", |_| true),
+        ("Linux 5.19", |kind| !matches!(kind, OpKind::RecvMulti | OpKind::RecvMsgMulti)),
+        ("Linux 5.11", |kind| {
+            !matches!(kind, OpKind::AcceptMulti | OpKind::RecvMulti | OpKind::RecvMsgMulti)
+        }),
+        ("sends alone", |kind| kind == OpKind::Send),
+        ("receives alone", |kind| matches!(kind, OpKind::Recv | OpKind::RecvMulti)),
+        ("accepts alone", |kind| matches!(kind, OpKind::Accept)),
+        ("nothing", |_| false),
+    ];
+    for (name, performs) in kernels {
+        eprintln!("{name}");
+        echo_on(Loop::new(Limited::new(Uring::new().unwrap(), performs)));
+    }
+}
+
+/// A filter, as of a container, forbids io_uring or hides it. Then it says so, `Auto` takes
+/// another backend, and a program that insists is told.
+#[test]
+fn where_io_uring_is_forbidden_another_backend_serves() {
+    match std::env::var(CHILD) {
+        Ok(how) => return forbidden(&how),
+        Err(_) if Uring::new().is_err() => eprintln!("io_uring is forbidden here anyway"),
+        Err(_) => {}
+    }
+    for how in ["EPERM at setup", "ENOSYS at setup", "EPERM at register"] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let name = "where_io_uring_is_forbidden_another_backend_serves";
+        child.args(["--exact", name, "--nocapture"]).env(CHILD, how).env_remove("UV_BACKEND");
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{how}: {text}{errors}");
+        assert!(text.contains("served without io_uring"), "{how}: {text}{errors}");
+    }
+}
+
+/// In a child process, under the filter.
+fn forbidden(how: &str) {
+    let code = if how.starts_with("EPERM") { libc::EPERM } else { libc::ENOSYS };
+    let call = match how.ends_with("setup") {
+        true => libc::SYS_io_uring_setup,
+        false => libc::SYS_io_uring_register,
+    };
+    refuse(call as u32, code as u32);
+    let error = Uring::new().expect_err("a ring under a filter that refuses it");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("use the epoll backend or `Auto`"), "{error}");
+
+    let chosen = Auto::first_of(&["uring", "epoll"]).expect("the next that works");
+    assert_eq!(chosen.name(), "epoll");
+    echo_on(Loop::new(chosen));
+    echo_on(Loop::new(Auto::new().expect("any that works")));
+
+    // SAFETY: this process has one thread that looks at the environment: this one.
+    unsafe { std::env::set_var("UV_BACKEND", "uring") };
+    let error = Auto::new().expect_err("what was asked for is not replaced in silence");
+    assert!(error.to_string().starts_with("UV_BACKEND=uring: "), "{error}");
+    // SAFETY: as above.
+    unsafe { std::env::set_var("UV_BACKEND", "uring, poll") };
+    assert_eq!(Auto::new().expect("the second").name(), "poll");
+    println!("served without io_uring");
+}
+
+/// Has the kernel refuse a system call of this thread and of those it starts.
+fn refuse(call: u32, code: u32) {
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let ret = libc::BPF_RET | libc::BPF_K;
+    let mut filter = [
+        statement(load, 0), // The number of the call.
+        libc::sock_filter { jf: 1, ..statement(equal, call) },
+        statement(ret, libc::SECCOMP_RET_ERRNO | code),
+        statement(ret, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: numbers only.
+    let locked = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(locked, 0, "{}", std::io::Error::last_os_error());
+    let mode = libc::SECCOMP_MODE_FILTER;
+    // SAFETY: the kernel copies the program, which lives across the call.
+    let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
