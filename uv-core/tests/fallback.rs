@@ -27,13 +27,12 @@ fn echo_on<B: Backend>(mut lp: Loop<B>) {
         result.unwrap();
         let peer = server.accept(lp).unwrap();
         server.close(lp).unwrap();
-        let echo = |lp: &mut Loop<B>, peer: Tcp, bytes: std::io::Result<&[u8]>| {
-            match bytes.unwrap() {
-                [] => peer.shutdown(lp, |lp, peer, _| peer.close(lp).unwrap()).unwrap(),
-                bytes => {
-                    let copies = [bytes[..1].to_vec(), bytes[1..].to_vec()];
-                    let _ = peer.write(lp, copies, |_, _, result, _| result.unwrap()).unwrap();
-                }
+        let echo = |lp: &mut Loop<B>, peer: Tcp, bytes: std::io::Result<&[u8]>| match bytes.unwrap()
+        {
+            [] => peer.shutdown(lp, |lp, peer, _| peer.close(lp).unwrap()).unwrap(),
+            bytes => {
+                let copies = [bytes[..1].to_vec(), bytes[1..].to_vec()];
+                let _ = peer.write(lp, copies, |_, _, result, _| result.unwrap()).unwrap();
             }
         };
         peer.read_start(lp, echo).unwrap();
@@ -70,7 +69,8 @@ fn pull<B: Backend>(lp: &mut Loop<B>, client: Tcp, buffer: Vec<u8>, count: Rc<Ce
 #[test]
 fn what_a_kernel_does_not_perform_readiness_does() {
     let Ok(_) = Uring::new().inspect_err(|error| eprintln!("skip: {error}")) else { return };
-    let kernels: [(&str, fn(OpKind) -> bool); 7] = [
+    type Kernel = (&'static str, fn(OpKind) -> bool);
+    let kernels: [Kernel; 7] = [
         ("all that there is", |_| true),
         ("Linux 5.19", |kind| !matches!(kind, OpKind::RecvMulti | OpKind::RecvMsgMulti)),
         ("Linux 5.11", |kind| {

@@ -8,8 +8,9 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use poll_core::{Backend, Lent, Op, OpKind, RawBuf, RawBufs, RawSource};
+use poll_core::{Backend, Lent, Op, OpKind, RawBuf, RawBufs, RawSource, Token};
 
+use crate::support::limits::need_descriptors;
 use crate::support::observe::{A, quiet};
 use crate::support::operations::{
     Done, await_end, await_last, await_reports, is_cancelled, lent_slice, submit,
@@ -108,6 +109,38 @@ pub fn is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
         near.set_nonblocking(true).expect("a non-blocking stream");
         assert!(memory.iter().all(|byte| *byte == UNTOUCHED), "written to after the drop");
     }
+    Ok(())
+}
+
+/// Thousands of operations in flight end with their backend, and it takes their memory with it
+/// no more than that of one.
+pub fn of_thousands_is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
+    const PAIRS: usize = 100;
+    need_descriptors(2 * PAIRS as u64)?;
+    let pairs: Vec<_> = (0..PAIRS).map(|_| tcp_pair()).collect();
+    let mut memory = vec![UNTOUCHED; 4_000];
+    let mut backend = lab.backend()?;
+    if !backend.supports(OpKind::Recv) {
+        return Err(Skip::because("does not perform Recv"));
+    }
+    for (index, byte) in memory.chunks_mut(1).enumerate() {
+        let source = RawSource::of(&pairs[index % PAIRS].0);
+        let op = Op::Recv { source, buf: RawBuf::filling(byte) };
+        submit(&mut backend, Token::new(index as u32, 0), op);
+        if index == 2_000 {
+            quiet(&mut backend); // The kernel has these; the others are on their way.
+        }
+    }
+    drop(backend);
+    for (near, far) in &pairs {
+        send(far, b"late");
+        let mut text = [0; 4];
+        near.set_nonblocking(false).expect("a blocking stream");
+        let mut near = near;
+        near.read_exact(&mut text).expect("what arrived after the drop: it was not received");
+        assert_eq!(&text, b"late");
+    }
+    assert!(memory.iter().all(|byte| *byte == UNTOUCHED), "written to after the drop");
     Ok(())
 }
 

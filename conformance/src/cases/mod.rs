@@ -112,12 +112,15 @@ macro_rules! __list_of_cases {
                 run_beside_readiness
                 are_refused_if_unsupported
                 one_token_one_operation
+                a_hundred_thousand_at_once
+                cancelled_receives_lose_nothing
                 cancelling_nothing_is_not_found
                 each_kind_does_its_work;
             9 memory:
                 is_filled_and_handed_back
                 is_sent_as_it_was
                 is_free_after_a_drop
+                of_thousands_is_free_after_a_drop
                 is_provided_and_recycled
                 exhausted_groups_say_so
                 messages_are_provided_with_their_addresses
@@ -358,6 +361,7 @@ macro_rules! __list_of_cases {
                 reading_twice_is_an_error
                 reading_stops_at_once
                 a_stopped_reader_lets_the_loop_sleep
+                what_comes_while_stopped_is_kept
                 reading_starts_anew_in_its_callback
                 a_busy_reader_starves_nobody
                 pulled_reads_are_served_in_order
@@ -384,6 +388,7 @@ macro_rules! __list_of_cases {
                 requests_keep_the_loop_alive
                 a_closed_stream_is_not_told
                 a_dropped_loop_drops_what_was_queued
+                thousands_in_flight_end_with_their_loop
                 a_panic_leaves_the_rest
                 idle_streams_let_the_loop_sleep;
             27 tcp:

@@ -3,6 +3,8 @@
 //! A loop keeps a request, and the memory lent with it, until the last `Done`: one
 //! that never comes leaks both, and one too many frees them twice.
 
+mod crowds;
+
 use std::io::ErrorKind;
 use std::net::TcpStream;
 
@@ -19,6 +21,8 @@ use crate::support::sources::{drain, listener, refused_address, send, tcp_pair};
 use crate::support::wine;
 use crate::support::work::{Work, connect_to};
 use crate::{Lab, Skip, Verdict};
+
+pub use crowds::*;
 
 /// One end for one submission, whether data came, a cancel came, or both in either
 /// order: the race between a cancel and a completion is where ends get lost or doubled.

@@ -79,7 +79,9 @@ impl<B: Backend> StreamSlot<B> {
             return either(Performs::RECV, OpKind::Recv);
         }
         match self.flags & (Flags::READING | Flags::LATE) {
-            Flags::READING => either(Performs::RECV_MULTI, OpKind::RecvMulti),
+            Flags::READING if !self.pace.is_much() => {
+                either(Performs::RECV_MULTI, OpKind::RecvMulti)
+            }
             flags if flags.contains(Flags::READING) => Input::Ready,
             _ => Input::Nothing,
         }

@@ -37,7 +37,12 @@ impl<B: Backend> Loop<B> {
         let piece = done.lent.zip(self.provided.as_ref());
         let piece = piece.map(|(lent, provided)| provided.piece(lent, done.result.unwrap_or(0)));
         let arrival = match (done.result, piece) {
-            (Ok(1..), Some(piece)) => Arrival::Lent(piece),
+            (Ok(count @ 1..), Some(piece)) => {
+                if let Some(slot) = self.streams.slots.get_mut(key) {
+                    slot.pace.came(count);
+                }
+                Arrival::Lent(piece)
+            }
             (Ok(_), piece) => {
                 piece.into_iter().for_each(|piece| self.recycle(piece));
                 Arrival::End

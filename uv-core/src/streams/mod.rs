@@ -17,6 +17,7 @@ mod arm;
 mod arrivals;
 mod connect;
 mod outbox;
+mod pace;
 mod passing;
 mod read;
 mod shutdown;
@@ -43,6 +44,7 @@ use accept::Listener;
 use arrivals::{Arrival, Arrivals};
 use transfers::{List, Transfer};
 
+use pace::Pace;
 pub(crate) use passing::Passing;
 pub use read::Read;
 pub(crate) use stored::Stored;
@@ -111,6 +113,8 @@ pub(crate) struct StreamSlot<B: Backend> {
     output: Option<Flight>,
     /// What operations have received and nobody has read.
     arrivals: Arrivals,
+    /// How much comes at once.
+    pace: Pace,
     /// Closed when its last operation has ended.
     lingering: Option<Token>,
     /// The socket until then.
@@ -221,6 +225,7 @@ impl<B: Backend> Loop<B> {
             input: None,
             output: None,
             arrivals: Arrivals::default(),
+            pace: Pace::default(),
             lingering: None,
             leaving: None,
             reader: None,

@@ -173,6 +173,11 @@ impl<B: Backend> Loop<B> {
             let mut scratch = self.take_scratch();
             let Received { result, full } = self.receive(key, &mut scratch);
             let nothing = result.is_none();
+            if let Some(slot) = self.streams.slots.get_mut(key)
+                && let Some(Ok(count)) = &result
+            {
+                slot.pace.came(*count);
+            }
             if let Some(result) = result {
                 tell(self, result.map(|count| &scratch[..count]));
             }

@@ -1,12 +1,14 @@
 //! How streams end: closed, dropped, or by a panic.
 
 use std::cell::RefCell;
+use std::io::{ErrorKind, Read as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
 
+use crate::support::limits::need_descriptors;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::sources::send;
 use crate::support::streams::{
@@ -200,6 +202,36 @@ pub fn a_dropped_loop_drops_what_was_queued<T: Backend>(lab: &Lab<T>) -> Verdict
     assert_eq!(Rc::strong_count(&held), 5);
     drop(lp);
     assert_eq!(Rc::strong_count(&held), 1, "all is dropped");
+    Ok(())
+}
+
+/// A loop with a thousand streams, each of which reads and writes, is dropped: no buffer is kept,
+/// and every peer sees an end.
+pub fn thousands_in_flight_end_with_their_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const STREAMS: usize = 1_000;
+    need_descriptors(2 * STREAMS as u64)?;
+    let mut lp = new_loop(lab)?;
+    let held: Rc<[u8]> = vec![1; 64 * 1024].into();
+    let mut peers = Vec::new();
+    for number in 0..STREAMS {
+        let (tcp, peer) = connected(&mut lp);
+        peers.push(peer);
+        for _ in 0..2 {
+            tcp.write(&mut lp, Rc::clone(&held), |_, _, _, _| {}).unwrap();
+        }
+        match number % 2 {
+            0 => tcp.read_start(&mut lp, |_, _, _| panic!("nobody sends")).unwrap(),
+            _ => drop(tcp.read(&mut lp, vec![0; 100], |_, _, _, _| panic!("nobody sends"))),
+        }
+    }
+    // Some have left, some are on their way, and some wait.
+    run(&mut lp, RunMode::NoWait);
+    drop(lp);
+    assert_eq!(Rc::strong_count(&held), 1, "no buffer is kept");
+    for mut peer in peers {
+        let end = peer.read_to_end(&mut Vec::new());
+        assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "it never ends");
+    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Reading: pushed, pulled, and into memory that comes late.
 
-use std::io::{ErrorKind, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::rc::Rc;
 
 use poll_core::Backend;
@@ -161,6 +161,64 @@ pub fn reading_stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
+}
+
+/// What arrives while nobody reads is not told, and is there for the next who does, however that
+/// is: lent, pulled in small pieces, or the end of file.
+pub fn what_comes_while_stopped_is_kept<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let got = Log::default();
+    let start = |lp: &mut Loop<T>| {
+        let gathered = got.clone();
+        let gather = move |_: &mut Loop<T>, _: Tcp, bytes: io::Result<&[u8]>| match bytes.unwrap() {
+            [] => gathered.push(b'.'),
+            bytes => gathered.extend(bytes.iter().copied()),
+        };
+        tcp.read_start(lp, gather).unwrap();
+    };
+    start(&mut lp);
+    send(&peer, b"one");
+    run_until(&mut lp, "the first", |_| got.len() == 3);
+    got.take();
+    for text in [b"two", b"six", b"ten"] {
+        tcp.read_stop(&mut lp).unwrap();
+        for _ in 0..2 {
+            send(&peer, text);
+            run_a_moment(&mut lp);
+        }
+        assert_eq!(got.len(), 0, "nobody reads");
+        // Some is asked for, and what is left is lent.
+        let pulled: Vec<u8> = (0..5).flat_map(|_| pull_one(&mut lp, tcp)).collect();
+        assert_eq!(pulled, [&text[..], &text[..2]].concat(), "in order");
+        start(&mut lp);
+        run_until(&mut lp, "what was left", |_| got.len() > 0);
+        assert_eq!(got.take(), &text[2..]);
+    }
+    tcp.read_stop(&mut lp).unwrap();
+    half_close(&peer);
+    run_a_moment(&mut lp);
+    assert_eq!(got.len(), 0, "nobody reads the end");
+    for _ in 0..2 {
+        start(&mut lp);
+        run_until(&mut lp, "the end", |_| got.len() > 0);
+        assert_eq!(got.take(), b".", "as often as it is asked for");
+    }
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// The next byte, asked for.
+fn pull_one<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> Vec<u8> {
+    let read = Log::default();
+    let tell = read.clone();
+    let pulled = tcp.read(lp, vec![0], move |_, _, count, buffer| {
+        tell.extend(buffer[..count.unwrap()].iter().copied());
+    });
+    pulled.unwrap();
+    run_until(lp, "a pulled read", |_| read.len() > 0);
+    read.take()
 }
 
 /// What arrives while nobody reads neither wakes the loop nor makes it spin.

@@ -18,6 +18,9 @@ pub(crate) const SEND_FLAGS: i32 = 0;
 /// The kernel has no memory for it at this moment.
 pub(crate) const NO_BUFFER: i32 = WSAENOBUFS;
 
+/// Operations are better for any number of bytes: to wait for readiness is one as well.
+pub(crate) const MUCH_AT_ONCE: usize = usize::MAX;
+
 /// What a request is told that was given up.
 pub(crate) const CANCELLED: i32 = WSAECANCELLED;
 
