@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-const PEERS: [&str; 3] = ["libuv-sys2", "mio", "polling"];
+const PEERS: [&str; 6] = ["libuv-sys2", "mio", "polling", "tokio", "compio", "monoio"];
 
 fn main() {
     let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");

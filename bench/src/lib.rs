@@ -230,6 +230,7 @@ fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
         scale: options.scale().name().into(),
         rounds: options.rounds(),
         seed: suites::timers::SEED,
+        cores: cores::server_and_clients(),
         optimised: !cfg!(debug_assertions),
         seconds: begun.elapsed().as_secs_f64(),
     };

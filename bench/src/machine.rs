@@ -53,6 +53,15 @@ fn versions() -> BTreeMap<String, String> {
     if cfg!(unix) {
         versions.insert("mio".into(), env!("VERSION_OF_MIO").into());
     }
+    if cfg!(target_os = "linux") {
+        versions.insert("tokio".into(), env!("VERSION_OF_TOKIO").into());
+    }
+    if cfg!(all(target_os = "linux", feature = "compio")) {
+        versions.insert("compio".into(), env!("VERSION_OF_COMPIO").into());
+    }
+    if cfg!(all(target_os = "linux", feature = "monoio")) {
+        versions.insert("monoio".into(), env!("VERSION_OF_MONOIO").into());
+    }
     #[cfg(all(unix, feature = "libuv"))]
     versions.insert("libuv".into(), crate::libuv::version());
     versions

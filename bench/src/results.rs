@@ -76,6 +76,8 @@ pub struct Settings {
     pub rounds: usize,
     /// What random deadlines were drawn from.
     pub seed: u64,
+    /// The cores of servers and of their clients, if there were two to choose.
+    pub cores: Option<(usize, usize)>,
     /// Whether the program was optimised. If not, its numbers mean nothing.
     pub optimised: bool,
     /// How many seconds it ran.

@@ -108,6 +108,9 @@ fn head(html: &mut String, results: &Results) {
     }
     fact("Run", format!("{}, {:.0} s", settings.scale, settings.seconds));
     fact("Rounds", settings.rounds.to_string());
+    if let Some((server, clients)) = settings.cores {
+        fact("Pinned", format!("servers to core {server}, clients to core {clients}"));
+    }
     fact("Seed", format!("{:#x}", settings.seed));
     *html += "</div>";
     for warning in report::warnings(results) {

@@ -11,6 +11,8 @@ mod mio;
 #[cfg(unix)]
 mod poll;
 mod polling;
+#[cfg(target_os = "linux")]
+mod ring;
 #[cfg(unix)]
 mod select;
 
@@ -27,6 +29,8 @@ pub(crate) use mio::Mio;
 #[cfg(unix)]
 pub(crate) use poll::HandPoll;
 pub(crate) use polling::Polling;
+#[cfg(target_os = "linux")]
+pub(crate) use ring::HandUring;
 #[cfg(unix)]
 pub(crate) use select::HandSelect;
 
@@ -78,8 +82,12 @@ pub(crate) fn enter(entrants: &mut Entrants, task: &impl OnPoller) {
     }
     #[cfg(target_os = "linux")]
     {
-        let task = task.clone();
-        entrants.enter(Who::Hand("epoll"), move || task.run(Epoll::new()?));
+        let (one, other) = (task.clone(), task.clone());
+        entrants.enter(Who::Hand("epoll"), move || one.run(Epoll::new()?));
+        match HandUring::new() {
+            Ok(_) => entrants.enter(Who::Hand("uring"), move || other.run(HandUring::new()?)),
+            Err(error) => entrants.excuse(Who::Hand("uring"), error.to_string()),
+        }
     }
     #[cfg(unix)]
     {
