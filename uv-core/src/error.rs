@@ -24,6 +24,27 @@ pub(crate) fn running() -> Error {
     Error::other("the loop is running: a callback cannot run it again")
 }
 
+/// True if an error says that a request was given up: it was cancelled, or its handle closed.
+///
+/// `std` has no kind for this error: it is `ECANCELED` on Unix, `WSAECANCELLED` on Windows.
+///
+/// ```
+/// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// one.read(&mut lp, vec![0; 16], |_, _, result, _| {
+///     assert!(is_cancelled(&result.unwrap_err()));
+/// })?;
+/// one.close(&mut lp)?;
+/// other.close(&mut lp)?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+pub fn is_cancelled(error: &Error) -> bool {
+    error.raw_os_error() == Some(sys::CANCELLED)
+}
+
 /// The request was given up, or its handle was closed.
 pub(crate) fn cancelled() -> Error {
     Error::from_raw_os_error(sys::CANCELLED)

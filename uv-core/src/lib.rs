@@ -86,6 +86,7 @@ mod wheel;
 
 pub use backends::DefaultBackend;
 pub use buffers::{IoBuf, IoBufMut};
+pub use error::is_cancelled;
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Command, Datagram,

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use poll_core::Backend;
 use uv_core::{
-    AnyHandle, Async, Channel, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, RunMode,
-    Signal, Timer,
+    AnyHandle, Async, BindFlags, Channel, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare,
+    RunMode, Signal, Tcp, Timer, Udp, UdpBind,
 };
 
+use crate::support::datagrams::code::EBADF;
+use crate::support::datagrams::refused;
 use crate::support::loops::{AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, timer_in};
 use crate::support::sources::{tcp_pair, udp_pair};
+use crate::support::streams::{any_port, refusal};
 use crate::support::trace::Trace;
 use crate::{Lab, Verdict};
 
@@ -404,5 +407,73 @@ pub fn a_dropped_loop_drops_everything<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(Rc::strong_count(&held), 1, "every callback was dropped");
     drop((sender, letters));
     assert_eq!(Arc::strong_count(&source), 1, "so were the poll's owner and the message");
+    Ok(())
+}
+
+/// The descriptor behind a handle can be asked for, once there is one and until it is closed.
+/// Handles of other kinds have none.
+pub fn descriptors_are_those_behind_them<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (watched, _peer) = udp_pair();
+    let raw = poll_core::RawSource::of(&watched);
+    let poll = Poll::new(&mut lp, watched).expect("a poll");
+    assert_eq!(poll.descriptor(&lp).expect("what it watches"), raw);
+    let (tcp, udp) = (Tcp::new(&mut lp), Udp::new(&mut lp));
+    let (near, _far) = tcp_pair();
+    let raw = poll_core::RawSource::of(&near);
+    refused(tcp.descriptor(&lp), EBADF, "no socket yet");
+    refused(udp.descriptor(&lp), EBADF, "no socket yet");
+    tcp.open(&mut lp, near).expect("a new handle takes a socket");
+    udp.bind(&mut lp, any_port(), UdpBind::empty()).expect("a port");
+    assert_eq!(tcp.descriptor(&lp).expect("a socket"), raw);
+    assert_ne!(udp.descriptor(&lp).expect("a socket"), raw);
+    for handle in [AnyHandle::from(poll), tcp.into(), udp.into()] {
+        assert!(handle.descriptor(&lp).is_ok(), "as any handle, too");
+        handle.close(&mut lp).expect("an open handle");
+        refused(handle.descriptor(&lp), EBADF, "closing");
+    }
+    for other in one_of_each(&mut lp) {
+        if other.kind() != "poll" {
+            assert_eq!(refusal(other.descriptor(&lp)), ErrorKind::InvalidInput, "{other}");
+        }
+        other.close(&mut lp).expect("an open handle");
+    }
+    run_to_the_end(&mut lp);
+    assert_eq!(refusal(tcp.descriptor(&lp)), ErrorKind::NotFound, "closed");
+    assert_eq!(refusal(poll.descriptor(&lp)), ErrorKind::NotFound, "closed");
+    Ok(())
+}
+
+/// The kernel's buffers of a socket have sizes that can be changed, in both directions.
+pub fn buffers_have_sizes<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const SIZE: usize = 40_000;
+    let mut lp = new_loop(lab)?;
+    let (tcp, udp) = (Tcp::new(&mut lp), Udp::new(&mut lp));
+    for handle in [AnyHandle::from(tcp), udp.into()] {
+        refused(handle.send_buffer_size(&lp), EBADF, "no socket yet");
+        refused(handle.set_recv_buffer_size(&mut lp, SIZE), EBADF, "no socket yet");
+    }
+    tcp.bind(&mut lp, any_port(), BindFlags::empty()).expect("a port");
+    udp.bind(&mut lp, any_port(), UdpBind::empty()).expect("a port");
+    for handle in [AnyHandle::from(tcp), udp.into()] {
+        assert!(handle.send_buffer_size(&lp).expect("a size") > 0);
+        assert!(handle.recv_buffer_size(&lp).expect("a size") > 0);
+        handle.set_send_buffer_size(&mut lp, SIZE).expect("a change");
+        handle.set_recv_buffer_size(&mut lp, 2 * SIZE).expect("a change");
+        // Linux makes it twice as large.
+        let sent = handle.send_buffer_size(&lp).expect("a size");
+        let got = handle.recv_buffer_size(&lp).expect("a size");
+        assert!(sent == SIZE || sent == 2 * SIZE, "{handle} sends {sent}");
+        assert!(got == 2 * SIZE || got == 4 * SIZE, "{handle} receives {got}");
+        assert_eq!(refusal(handle.set_send_buffer_size(&mut lp, 0)), ErrorKind::InvalidInput);
+        handle.close(&mut lp).expect("an open handle");
+        refused(handle.send_buffer_size(&lp), EBADF, "closing");
+    }
+    let timer = Timer::new(&mut lp);
+    assert_eq!(refusal(timer.send_buffer_size(&lp)), ErrorKind::Unsupported);
+    timer.close(&mut lp).expect("an open handle");
+    run_to_the_end(&mut lp);
+    assert_eq!(refusal(tcp.recv_buffer_size(&lp)), ErrorKind::NotFound, "closed");
+    assert_eq!(refusal(timer.recv_buffer_size(&lp)), ErrorKind::NotFound, "closed");
     Ok(())
 }

@@ -208,7 +208,9 @@ macro_rules! __list_of_cases {
                 lists_show_flags
                 a_busy_loop_does_not_close
                 a_closed_loop_gives_its_backend_back
-                a_dropped_loop_drops_everything;
+                a_dropped_loop_drops_everything
+                descriptors_are_those_behind_them
+                buffers_have_sizes;
             16 closing:
                 calls_back_in_reverse_order
                 never_calls_back_inline
@@ -360,6 +362,7 @@ macro_rules! __list_of_cases {
                 an_error_ends_both_directions
                 reading_twice_is_an_error
                 reading_stops_at_once
+                reading_stops_from_outside
                 a_stopped_reader_lets_the_loop_sleep
                 what_comes_while_stopped_is_kept
                 reading_starts_anew_in_its_callback
@@ -374,6 +377,7 @@ macro_rules! __list_of_cases {
                 writes_hand_their_buffers_back
                 the_queue_size_is_what_has_not_left
                 trying_to_write_never_queues
+                nothing_overtakes_what_is_queued
                 queued_writes_can_be_cancelled
                 a_half_written_write_can_be_cancelled
                 writes_to_a_lost_peer_fail
@@ -395,6 +399,7 @@ macro_rules! __list_of_cases {
                 addresses_are_known
                 an_address_in_use_is_told_where_it_matters
                 impossible_addresses_are_refused
+                link_local_addresses_find_their_link
                 ipv6_takes_ipv4_unless_told_not_to
                 several_share_a_reused_port
                 options_reach_the_socket
@@ -420,7 +425,9 @@ macro_rules! __list_of_cases {
                 a_peer_may_be_gone_before_it_is_accepted
                 a_peer_that_never_reads_is_waited_for
                 a_large_write_goes_in_pieces
+                a_write_of_a_gibibyte_goes_in_pieces
                 a_thousand_connections_at_once
+                ten_thousand_connections_at_once
                 out_of_descriptors_turns_peers_away
                 no_descriptor_is_left_behind;
             28 udp:

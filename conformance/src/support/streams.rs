@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use poll_core::Backend;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, is_cancelled};
 
 use super::loops::{run, run_to_the_end, timer_in};
 use super::observe::{SHORT, SOON};
@@ -68,14 +68,9 @@ pub(crate) fn fill_up<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> usize {
 
 /// How a request ended, in a word.
 pub(crate) fn outcome<R>(result: &io::Result<R>) -> &'static str {
-    // There is no `ErrorKind` for it. Windows: WSAECANCELLED.
-    #[cfg(windows)]
-    const CANCELLED: i32 = 10103;
-    #[cfg(unix)]
-    const CANCELLED: i32 = libc::ECANCELED;
     match result {
         Ok(_) => "done",
-        Err(error) if error.raw_os_error() == Some(CANCELLED) => "cancelled",
+        Err(error) if is_cancelled(error) => "cancelled",
         Err(_) => "failed",
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::io;
 
-use poll_core::{Backend, Token};
+use poll_core::{Backend, RawSource, Token};
 
 use crate::callback::Once;
+use crate::handles::sockets;
 use crate::handles::{
     Async, Check, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
 };
@@ -236,6 +237,82 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     /// True if the handle keeps the loop alive while it is active.
     fn has_ref<B: Backend>(self, lp: &Loop<B>) -> bool {
         lp.base(self.into()).is_some_and(|base| base.is_referenced())
+    }
+
+    /// The descriptor or socket behind the handle, to look at it or to set options that this
+    /// crate has no words for. It stays the handle's.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, Tcp, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// println!("{:?}", one.descriptor(&lp)?);
+    /// assert!(Tcp::new(&mut lp).descriptor(&lp).is_err(), "it has none yet");
+    /// assert!(Timer::new(&mut lp).descriptor(&lp).is_err(), "it has none at all");
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` for kinds of handles that have none, `EBADF`
+    /// (`WSAEBADF`) if this one has none, not yet or not any more.
+    #[doc(alias = "uv_fileno")]
+    fn descriptor<B: Backend>(self, lp: &Loop<B>) -> io::Result<RawSource> {
+        sockets::descriptor(self.into(), lp)
+    }
+
+    /// How much the kernel keeps for the socket of what was not sent yet, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`descriptor`](Handle::descriptor), but `Unsupported` for whatever has no socket.
+    #[doc(alias = "uv_send_buffer_size")]
+    fn send_buffer_size<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
+        sockets::of(self.into(), lp)?.send_buffer_size()
+    }
+
+    /// Changes how much the kernel keeps of what was not sent yet. It may have limits, and ideas
+    /// of its own: Linux takes twice as much.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// one.set_send_buffer_size(&mut lp, 16 * 1024)?;
+    /// assert!(one.send_buffer_size(&lp)? >= 16 * 1024);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`send_buffer_size`](Handle::send_buffer_size), `InvalidInput` for 0, and the
+    /// kernel's.
+    fn set_send_buffer_size<B: Backend>(self, lp: &mut Loop<B>, bytes: usize) -> io::Result<()> {
+        let socket = sockets::of(self.into(), lp)?;
+        socket.set_send_buffer_size(sockets::some(bytes)?)
+    }
+
+    /// How much the kernel keeps for the socket of what was not read yet, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_buffer_size`](Handle::send_buffer_size).
+    #[doc(alias = "uv_recv_buffer_size")]
+    fn recv_buffer_size<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
+        sockets::of(self.into(), lp)?.recv_buffer_size()
+    }
+
+    /// Changes how much the kernel keeps of what was not read yet, as
+    /// [`set_send_buffer_size`](Handle::set_send_buffer_size) does for the other direction.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_send_buffer_size`](Handle::set_send_buffer_size).
+    fn set_recv_buffer_size<B: Backend>(self, lp: &mut Loop<B>, bytes: usize) -> io::Result<()> {
+        let socket = sockets::of(self.into(), lp)?;
+        socket.set_recv_buffer_size(sockets::some(bytes)?)
     }
 
     /// Stops the handle at once and frees it in the closing phase.

@@ -9,6 +9,7 @@ mod pipe;
 mod poll;
 mod process;
 mod signal;
+mod sockets;
 mod tcp;
 mod timer;
 mod tty;

@@ -85,7 +85,7 @@ pub(crate) struct PollSlot<B: Backend> {
     /// `None` while stopped, and while the callback runs.
     callback: Option<Repeated<B, (Poll, io::Result<PollEvents>)>>,
     /// Keeps the descriptor open until the registration is gone.
-    _owner: Box<dyn AsSource>,
+    owner: Box<dyn AsSource>,
 }
 
 impl<B: Backend> fmt::Debug for PollSlot<B> {
@@ -110,7 +110,7 @@ impl Poll {
             source: None,
             wanted: PollEvents::empty(),
             callback: None,
-            _owner: Box::new(owner),
+            owner: Box::new(owner),
         };
         let poll = Poll(lp.polls.insert(slot));
         match lp.watch(Owner::Poll(poll), raw) {
@@ -175,6 +175,13 @@ impl Poll {
         // Last: dropping what it captured may be anything.
         drop(slot.callback.take());
         Ok(())
+    }
+}
+
+impl<B: Backend> PollSlot<B> {
+    /// What it watches, unless it is closing.
+    pub(crate) fn watched(&self) -> Option<RawSource> {
+        self.source.map(|_| self.owner.as_source())
     }
 }
 

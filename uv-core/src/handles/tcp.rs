@@ -166,7 +166,8 @@ impl Tcp {
     /// An address in use is not an error here but where it matters: of
     /// [`listen`](Stream::listen), [`connect`](Tcp::connect) and
     /// [`local_addr`](Tcp::local_addr). On Unix, addresses that only closed connections still
-    /// hold count as free (`SO_REUSEADDR`).
+    /// hold count as free (`SO_REUSEADDR`). A link-local address of IPv6 that does not say on
+    /// which link is, on Unix, on the first that has one.
     ///
     /// # Errors
     ///
@@ -179,6 +180,7 @@ impl Tcp {
         address: SocketAddr,
         flags: BindFlags,
     ) -> io::Result<()> {
+        let address = scoped(address);
         let slot = lp.streams.open(self.0)?;
         if flags.contains(BindFlags::IPV6_ONLY) && !address.is_ipv6() {
             let why = "an IPv4 address cannot be for IPv6 only";
@@ -209,7 +211,7 @@ impl Tcp {
     }
 
     /// Connects, and calls back when that has succeeded or failed. Writes may be queued
-    /// meanwhile.
+    /// meanwhile. Of link-local addresses the same is true as for [`bind`](Tcp::bind).
     ///
     /// # Errors
     ///
@@ -235,7 +237,7 @@ impl Tcp {
             Ok(()) => {
                 make_socket(slot, Domain::for_address(address))?;
                 let socket = slot.socket.as_ref().ok_or_else(error::not_connected)?;
-                match socket.connect(&reachable(address).into()) {
+                match socket.connect(&reachable(scoped(address)).into()) {
                     Ok(()) => Some(Ok(())),
                     Err(error) if sys::is_connecting(&error) => None,
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -409,6 +411,19 @@ fn set_keepalive(socket: &Socket, keepalive: Option<Keepalive>) -> io::Result<()
             }
         }
     }
+}
+
+/// A link-local address means something on one link only. If none is said, it is the first
+/// that has such an address of its own.
+fn scoped(mut address: SocketAddr) -> SocketAddr {
+    if let SocketAddr::V6(address) = &mut address
+        && address.scope_id() == 0
+        && address.ip().is_unicast_link_local()
+        && let Some(scope) = sys::link_local_scope()
+    {
+        address.set_scope_id(scope);
+    }
+    address
 }
 
 /// Connecting to no address in particular means this machine. Windows does not know that.

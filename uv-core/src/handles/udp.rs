@@ -124,6 +124,11 @@ impl<B: Backend> UdpSlot<B> {
         self.socket.as_ref().map(RawSource::of)
     }
 
+    /// The socket, if there is one.
+    pub(crate) fn as_socket(&self) -> Option<&Socket> {
+        self.socket.as_ref()
+    }
+
     /// The socket, for those who can do nothing without.
     fn socket(&self) -> io::Result<&Socket> {
         self.socket.as_ref().ok_or_else(|| io::Error::from_raw_os_error(code::EBADF))

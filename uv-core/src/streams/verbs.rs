@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 
-use poll_core::{Backend, RawSource, Token};
+use poll_core::{Backend, Token};
 
 use super::{Flags, Read, Write, accept, read, shutdown, write};
 use crate::buffers::{IoBuf, IoBufMut};
@@ -307,17 +307,6 @@ pub trait Stream: Handle + StreamKey {
     /// left. 0 for a stale key.
     fn write_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
         lp.streams.slots.get(self.stream_key()).map_or(0, |slot| slot.write_queue_size)
-    }
-
-    /// The descriptor or socket, to set options that this crate has no words for. It stays the
-    /// stream's.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` for a stale key, `NotConnected` if there is none, not yet or not any more.
-    fn source<B: Backend>(self, lp: &Loop<B>) -> io::Result<RawSource> {
-        let slot = lp.streams.slots.get(self.stream_key()).ok_or_else(error::stale)?;
-        slot.socket.as_ref().map(|socket| RawSource::of(&**socket)).ok_or_else(error::not_connected)
     }
 
     /// Makes reads and writes wait instead of coming back later, or not to. Callbacks come

@@ -46,7 +46,7 @@ pub fn a_descriptor_says_what_it_can_do<T: Backend>(lab: &Lab<T>) -> Verdict {
         let (pipe, number) = (Pipe::new(&mut lp), fd.as_raw_fd());
         pipe.open(&mut lp, fd).unwrap();
         assert_eq!((pipe.is_readable(&lp), pipe.is_writable(&lp)), (readable, writable));
-        assert_eq!(pipe.source(&lp).unwrap().fd(), number);
+        assert_eq!(pipe.descriptor(&lp).unwrap().fd(), number);
         assert_ne!(flags(number, libc::F_GETFL) & libc::O_NONBLOCK, 0, "it does not block");
         pipes.push(pipe);
     }
@@ -82,7 +82,7 @@ pub fn files_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     for path in [file.as_path(), file.parent().unwrap()] {
         let refused = pipe.open(&mut lp, File::open(path).unwrap());
         assert_eq!(refusal(refused), ErrorKind::InvalidInput);
-        assert!(!pipe.is_readable(&lp) && pipe.source(&lp).is_err(), "as it was");
+        assert!(!pipe.is_readable(&lp) && pipe.descriptor(&lp).is_err(), "as it was");
     }
     pipe.open(&mut lp, UnixStream::pair().unwrap().0).expect("it can take another");
     pipe.close(&mut lp).unwrap();

@@ -53,7 +53,7 @@ pub fn closing_cancels_what_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// Every callback of a stream may close it. Nothing but its close callback comes after
 /// that, however much has arrived.
 pub fn may_close_in_every_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
-    for how in ["read", "late", "pull", "write", "shutdown"] {
+    for how in ["read", "late", "pull", "write", "shutdown", "close"] {
         let mut lp = new_loop(lab)?;
         let (tcp, peer) = connected(&mut lp);
         let sender = std::thread::spawn(move || {
@@ -78,9 +78,17 @@ pub fn may_close_in_every_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
             }
             "pull" => drop(tcp.read(lp_, vec![0], move |lp, tcp, _, _| end(lp, tcp)).unwrap()),
             "write" => drop(tcp.write(lp_, "x", move |lp, tcp, _, _| end(lp, tcp)).unwrap()),
-            _ => tcp.shutdown(lp_, move |lp, tcp, _| end(lp, tcp)).unwrap(),
+            "shutdown" => tcp.shutdown(lp_, move |lp, tcp, _| end(lp, tcp)).unwrap(),
+            _ => {
+                let (other, _) = Tcp::pair(lp_).unwrap();
+                let close = move |lp: &mut Loop<T>, other: Tcp| {
+                    assert!(other.close(lp).is_err(), "it is closed already");
+                    end(lp, tcp);
+                };
+                other.close_with(lp_, close).unwrap();
+            }
         }
-        finish(lp);
+        run_to_the_end(&mut lp);
         assert_eq!(told.take(), ["callback", "close"], "in the callback of a {how}");
         drop(sender.join().expect("a peer that sends"));
     }

@@ -243,6 +243,39 @@ pub fn a_stopped_reader_lets_the_loop_sleep<T: Backend>(lab: &Lab<T>) -> Verdict
     Ok(())
 }
 
+/// Reading can be stopped outside of callbacks too, and then nothing that arrives wakes the
+/// loop. It is there for who reads next.
+pub fn reading_stops_from_outside<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let got = Log::default();
+    for (first, rest) in [(b"a", b"b"), (b"c", b"d")] {
+        let gathered = got.clone();
+        tcp.read_start(&mut lp, move |_, _, bytes| gathered.extend(bytes.unwrap().iter().copied()))
+            .unwrap();
+        send(&peer, first);
+        run_until(&mut lp, "a byte", |_| got.len() > 0);
+        // Arrived already, and not told yet.
+        send(&peer, rest);
+        tcp.read_stop(&mut lp).unwrap();
+        assert!(!tcp.is_active(&lp));
+        run_to_the_end(&mut lp);
+        let polls = run_a_moment(&mut lp);
+        assert!(polls < 6, "it polled {polls} times though nobody reads");
+        assert_eq!(got.take(), first, "nothing is told any more");
+        let pulled = got.clone();
+        tcp.read(&mut lp, vec![0; 8], move |_, _, count, buffer| {
+            pulled.extend(buffer[..count.unwrap()].iter().copied());
+        })
+        .unwrap();
+        run_to_the_end(&mut lp);
+        assert_eq!(got.take(), rest, "nothing is lost");
+    }
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
 /// Started anew in its own callback, reading goes on with the new callback alone, and the
 /// old one is dropped with what it captured.
 pub fn reading_starts_anew_in_its_callback<T: Backend>(lab: &Lab<T>) -> Verdict {

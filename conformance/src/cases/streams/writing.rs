@@ -144,6 +144,37 @@ pub fn trying_to_write_never_queues<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
+/// What is written while others wait comes after them, also if there is room again by then and
+/// the loop does not know yet. An immediate write is refused.
+pub fn nothing_overtakes_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const SIZE: usize = 8 << 20;
+    let mut lp = new_loop(lab)?;
+    let (tcp, mut peer) = connected(&mut lp);
+    let filled = fill_up(&mut lp, tcp);
+    let told = Log::default();
+    tcp.write(&mut lp, vec![1; SIZE], told.written("first")).unwrap();
+    assert!(tcp.write_queue_size(&lp) > 0, "it waits");
+    // The peer takes all that there is, while the loop does not run.
+    let mut got = SIZE - tcp.write_queue_size(&lp);
+    peer.read_exact(&mut vec![0; filled + got]).expect("what was sent");
+    assert_eq!(refusal(tcp.try_write(&mut lp, &[2; 10])), ErrorKind::WouldBlock);
+    tcp.write(&mut lp, vec![3; 10], told.written("second")).unwrap();
+    assert_eq!(refusal(tcp.try_write(&mut lp, &[2; 10])), ErrorKind::WouldBlock);
+    let reader = thread::spawn(move || {
+        let mut rest = vec![0; SIZE - got + 10];
+        peer.read_exact(&mut rest).expect("all that was written");
+        got += rest.iter().take_while(|byte| **byte == 1).count();
+        (got, rest.split_off(rest.len() - 10))
+    });
+    run_to_the_end(&mut lp);
+    assert_eq!(told.take(), [("first", "done"), ("second", "done")]);
+    assert_eq!(reader.join().expect("a peer that reads"), (SIZE, vec![3; 10]));
+    assert_eq!(tcp.try_write(&mut lp, b"x").unwrap(), 1, "nothing waits any more");
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
 /// A write that waits can be cancelled: none of it is sent, the others are, and its
 /// callback does not wait for those before it.
 pub fn queued_writes_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {

@@ -8,6 +8,8 @@ use poll_core::Backend;
 use socket2::SockRef;
 use uv_core::{BindFlags, Handle, Keepalive, Stream, Tcp};
 
+use crate::support::datagrams::code::EBADF;
+use crate::support::datagrams::refused;
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::sources::{listener, tcp_pair};
 use crate::support::streams::{
@@ -22,11 +24,11 @@ pub fn addresses_are_known<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut lp = new_loop(lab)?;
     let tcp = Tcp::new(&mut lp);
     assert_eq!(refusal(tcp.local_addr(&lp)), ErrorKind::NotConnected, "no socket");
-    assert_eq!(refusal(tcp.source(&lp)), ErrorKind::NotConnected, "no socket");
+    refused(tcp.descriptor(&lp), EBADF, "no socket");
     // Options do not make one, and are no obstacle to it.
     tcp.set_nodelay(&mut lp, true).unwrap();
     tcp.set_keepalive(&mut lp, Some(Keepalive::after(Duration::from_secs(60)))).unwrap();
-    assert_eq!(refusal(tcp.source(&lp)), ErrorKind::NotConnected, "no socket");
+    refused(tcp.descriptor(&lp), EBADF, "no socket");
     let (server, address) = bound(&mut lp);
     assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
     assert_eq!(refusal(server.peer_addr(&lp)), ErrorKind::NotConnected, "no peer");
@@ -38,7 +40,7 @@ pub fn addresses_are_known<T: Backend>(lab: &Lab<T>) -> Verdict {
     tcp.connect(&mut lp, address, |_, _, result| result.unwrap()).unwrap();
     run_to_the_end(&mut lp);
     let peer = accepted.take()[0];
-    assert!(tcp.source(&lp).is_ok() && tcp.source(&lp).unwrap() != peer.source(&lp).unwrap());
+    assert_ne!(tcp.descriptor(&lp).unwrap(), peer.descriptor(&lp).unwrap());
     assert_eq!(tcp.peer_addr(&lp).unwrap(), address);
     assert_eq!(peer.local_addr(&lp).unwrap(), address);
     assert_eq!(peer.peer_addr(&lp).unwrap(), tcp.local_addr(&lp).unwrap());
@@ -262,6 +264,33 @@ pub fn a_reset_is_no_orderly_end<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_to_the_end(&mut lp);
     assert_eq!(told.take(), [("shutdown", "done")]);
     tcp.close_reset(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A link-local address that does not say on which link is on the first that has one: it can
+/// be bound, listened on and connected to.
+pub fn link_local_addresses_find_their_link<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    // Address, index, length of the prefix, scope, flags and name of each.
+    let table = std::fs::read_to_string("/proc/net/if_inet6")
+        .map_err(|_| Skip::because("only Linux lists its addresses in a file"))?;
+    let own = table.lines().find_map(|line| line.starts_with("fe80").then(|| &line[..32]));
+    let own = own.ok_or_else(|| Skip::because("this machine has no link-local address"))?;
+    let ip = Ipv6Addr::from(u128::from_str_radix(own, 16).expect("32 digits"));
+    let (server, client) = (Tcp::new(&mut lp), Tcp::new(&mut lp));
+    server.bind(&mut lp, (ip, 0).into(), BindFlags::empty()).unwrap();
+    let bound = server.local_addr(&lp).unwrap();
+    assert!(matches!(bound, SocketAddr::V6(bound) if bound.scope_id() != 0), "{bound}");
+    server.listen_quietly(&mut lp, 1).unwrap();
+    server.unreference(&mut lp).unwrap();
+    let told = Log::default();
+    client.connect(&mut lp, (ip, bound.port()).into(), told.ended("connect")).unwrap();
+    run_to_the_end(&mut lp);
+    assert_eq!(told.take(), [("connect", "done")]);
+    assert_eq!(client.peer_addr(&lp).unwrap(), bound);
+    server.close(&mut lp).unwrap();
+    client.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Peers that misbehave, limits that are reached, and what must be left afterwards: nothing.
 
+#[cfg(unix)]
+use std::io::Write as _;
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -8,6 +10,8 @@ use std::thread;
 
 use poll_core::{Backend, OpKind};
 use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+#[cfg(unix)]
+use uv_core::{Poll, PollEvents};
 
 use crate::support::limits::{
     need_descriptors, open_descriptors, use_up_descriptors, with_few_descriptors,
@@ -27,18 +31,39 @@ fn echo<T: Backend>(lp: &mut Loop<T>, server: Tcp, ends: &Log<&'static str>) {
     let ends = ends.clone();
     let listening = server.listen(lp, 1024, move |lp, server, result| {
         result.unwrap();
-        let (peer, ends) = (server.accept(lp).unwrap(), ends.clone());
-        let echoing = peer.read_start(lp, move |lp, peer, bytes| match bytes {
-            Ok([]) | Err(_) => {
-                ends.push(outcome(&bytes));
-                peer.close(lp).unwrap();
-            }
-            // What becomes of it shows on the other side.
-            Ok(bytes) => drop(peer.write(lp, bytes.to_vec(), |_, _, _, _| {})),
-        });
-        echoing.unwrap();
+        let peer = server.accept(lp).unwrap();
+        echo_one(lp, peer, &ends);
     });
     listening.unwrap();
+}
+
+fn echo_one<T: Backend>(lp: &mut Loop<T>, peer: Tcp, ends: &Log<&'static str>) {
+    let ends = ends.clone();
+    let echoing = peer.read_start(lp, move |lp, peer, bytes| match bytes {
+        Ok([]) | Err(_) => {
+            ends.push(outcome(&bytes));
+            peer.close(lp).unwrap();
+        }
+        // What becomes of it shows on the other side.
+        Ok(bytes) => drop(peer.write(lp, bytes.to_vec(), |_, _, _, _| {})),
+    });
+    echoing.unwrap();
+}
+
+/// As [`echo`], for a listener that takes all who wait at once.
+#[cfg(unix)]
+fn echo_many<T: Backend>(lp: &mut Loop<T>, server: Tcp, ends: &Log<&'static str>) {
+    let ends = ends.clone();
+    let waiting = server.accept_with(lp, move |lp, server, first| {
+        // It is closed at the end.
+        let Ok(first) = first else { return };
+        echo_one(lp, first, &ends);
+        while let Ok(peer) = server.accept(lp) {
+            echo_one(lp, peer, &ends);
+        }
+        echo_many(lp, server, &ends);
+    });
+    waiting.unwrap();
 }
 
 /// Asks `server` for one echo from another connection: it must be in order.
@@ -167,6 +192,54 @@ pub fn a_large_write_goes_in_pieces<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
+/// A write of one GiB in a thousand pieces, which are all the same memory, leaves piece by
+/// piece: nothing of it is copied, and no more is kept than was given.
+pub fn a_write_of_a_gibibyte_goes_in_pieces<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const PIECE: usize = 1 << 20;
+    const PIECES: usize = 1024;
+    let mut lp = new_loop(lab)?;
+    let (tcp, mut peer) = connected(&mut lp);
+    let piece: Arc<[u8]> = (0..PIECE).map(|at| (at % 251) as u8).collect();
+    let (told, expected) = (Log::default(), Arc::clone(&piece));
+    let tell = told.clone();
+    let pieces = vec![Arc::clone(&piece); PIECES];
+    tcp.write(&mut lp, pieces, move |lp, tcp, result, pieces| {
+        assert_eq!(pieces.len(), PIECES, "they come back");
+        tell.push(outcome(&result));
+        tcp.close(lp).unwrap();
+    })
+    .unwrap();
+    let reader = thread::spawn(move || {
+        let (mut buffer, mut at) = (vec![0; PIECE], 0);
+        loop {
+            let from = at % PIECE;
+            match peer.read(&mut buffer[from..]).expect("more of it, or the end") {
+                0 => return at,
+                count => at += count,
+            }
+            if at % PIECE == 0 {
+                assert!(*buffer == *expected, "as it was sent, up to {at}");
+                buffer.fill(0);
+            }
+        }
+    });
+    let (mut last, mut steps) = (tcp.write_queue_size(&lp), 0);
+    assert!(last > PIECE * PIECES / 2, "no kernel takes that much at once");
+    while told.len() == 0 {
+        run(&mut lp, RunMode::Once);
+        let now = tcp.write_queue_size(&lp);
+        assert!(now <= last, "the queue has grown from {last} to {now}");
+        steps += u32::from(now < last);
+        last = now;
+    }
+    assert!(steps > 10, "it left in {steps} pieces");
+    finish(lp);
+    assert_eq!(told.take(), ["done"]);
+    assert_eq!(reader.join().expect("a peer that reads"), PIECE * PIECES);
+    assert_eq!(Arc::strong_count(&piece), 1, "all is given back");
+    Ok(())
+}
+
 /// A thousand connections of one loop with itself, all open at once: each is echoed to.
 pub fn a_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     const CONNECTIONS: usize = 1_000;
@@ -218,6 +291,69 @@ pub fn a_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
+}
+
+/// Ten thousand connections with another process, all open at once: each is echoed to.
+#[cfg(unix)]
+pub fn ten_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use crate::support::child::Child;
+
+    const CONNECTIONS: usize = 10_000;
+    // Fewer than a listener keeps waiting.
+    const AT_A_TIME: usize = 500;
+    need_descriptors(CONNECTIONS as u64 + 100)?;
+    let mut lp = new_loop(lab)?;
+    let ((server, address), ends) = (bound(&mut lp), Log::default());
+    let ((all_open, tell_open), (may_close, tell_close)) =
+        (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+    server.listen_quietly(&mut lp, 1024).unwrap();
+    // The other ends: one process could not have so many descriptors everywhere.
+    let peers = Child::fork(|| {
+        let mut peers = Vec::with_capacity(CONNECTIONS);
+        while peers.len() < CONNECTIONS {
+            let from = peers.len();
+            for number in from..from + AT_A_TIME {
+                let mut peer = TcpStream::connect(address).expect("a connection");
+                peer.write_all(&(number as u32).to_le_bytes()).expect("a message");
+                peers.push(peer);
+            }
+            for (number, peer) in peers.iter_mut().enumerate().skip(from) {
+                let mut echo = [0; 4];
+                peer.read_exact(&mut echo).expect("an echo");
+                assert_eq!(u32::from_le_bytes(echo), number as u32, "its own echo");
+            }
+        }
+        (&tell_open).write_all(b"x").expect("a pipe");
+        (&may_close).read_exact(&mut [0]).expect("a pipe");
+        Ok(())
+    });
+    drop(tell_open); // So that the end of the child shows, too.
+    echo_many(&mut lp, server, &ends);
+    let open = Poll::new(&mut lp, all_open).unwrap();
+    let told = Log::default();
+    let tell = told.clone();
+    open.start(&mut lp, PollEvents::READABLE, move |lp, open, _| {
+        tell.push(());
+        open.close(lp).unwrap();
+    })
+    .unwrap();
+    while told.len() == 0 {
+        run(&mut lp, RunMode::Once);
+    }
+    assert_eq!(lp.walk().len(), CONNECTIONS + 1, "all are open at once");
+    (&tell_close).write_all(b"x").unwrap();
+    run_until(&mut lp, "the end of all", |_| ends.len() == CONNECTIONS);
+    peers.join(SOON)?;
+    assert_eq!(ends.take(), vec!["done"; CONNECTIONS]);
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Ten thousand connections need another process.
+#[cfg(not(unix))]
+pub fn ten_thousand_connections_at_once<T: Backend>(_lab: &Lab<T>) -> Verdict {
+    Err(Skip::because("the other ends are in a forked process, which Windows does not have"))
 }
 
 /// Out of descriptors, a listener turns away those who wait, so that they know and the loop

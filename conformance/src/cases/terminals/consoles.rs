@@ -6,8 +6,8 @@ use std::os::windows::io::AsRawHandle;
 use poll_core::Backend;
 use uv_core::{Guess, Handle, Stream, Tty, TtyMode, guess_handle};
 use windows_sys::Win32::System::Console::{
-    GetConsoleMode, INPUT_RECORD, INPUT_RECORD_0, KEY_EVENT, KEY_EVENT_RECORD, KEY_EVENT_RECORD_0,
-    WriteConsoleInputW,
+    AllocConsole, GetConsoleMode, INPUT_RECORD, INPUT_RECORD_0, KEY_EVENT, KEY_EVENT_RECORD,
+    KEY_EVENT_RECORD_0, WriteConsoleInputW,
 };
 
 use crate::support::loops::{new_loop, run_to_the_end};
@@ -16,7 +16,12 @@ use crate::support::trace::Log;
 use crate::{Lab, Skip, Verdict};
 
 fn console(name: &str) -> Result<File, Skip> {
-    let opened = File::options().read(true).write(true).open(name);
+    let open = || File::options().read(true).write(true).open(name);
+    let opened = open().or_else(|_| {
+        // SAFETY: it has no preconditions, and fails if there is a console.
+        unsafe { AllocConsole() };
+        open()
+    });
     opened.map_err(|error| Skip::because(format!("this process has no console: {error}")))
 }
 

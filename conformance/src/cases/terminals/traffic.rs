@@ -109,7 +109,7 @@ pub fn the_callers_descriptor_stays_as_it_is<T: Backend>(lab: &Lab<T>) -> Verdic
     let before = flags(&pty.slave);
     assert_eq!(before & libc::O_NONBLOCK, 0);
     let tty = Tty::new(&mut lp, &pty.slave).unwrap();
-    let ours = tty.source(&lp).unwrap().fd();
+    let ours = tty.descriptor(&lp).unwrap().fd();
     assert_ne!(ours, pty.slave.as_raw_fd());
     assert_ne!(flags(&ours) & libc::O_NONBLOCK, 0, "ours does not block");
     let got = reading(&mut lp, tty);
@@ -240,7 +240,7 @@ pub fn a_terminal_has_no_peers<T: Backend>(lab: &Lab<T>) -> Verdict {
     pty.keys(b"z\n");
     run_until(&mut lp, "a line", |_| got.len() == 2);
     // SAFETY: the stream keeps it open.
-    let ours = unsafe { BorrowedFd::borrow_raw(tty.source(&lp).unwrap().fd()) };
+    let ours = unsafe { BorrowedFd::borrow_raw(tty.descriptor(&lp).unwrap().fd()) };
     assert_eq!(uv_core::guess_handle(&ours), uv_core::Guess::Tty);
     tty.close(&mut lp).unwrap();
     finish(lp);

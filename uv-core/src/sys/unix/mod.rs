@@ -38,6 +38,7 @@ pub(crate) use pipes::{
     pipe_socket, pipe_sockets, plain_pipe,
 };
 
+pub(crate) use interfaces::link_local_scope;
 pub(crate) use process::{
     Child, ChildEnd, ExitWatch, Reaper, disable_stdio_inheritance, kill, no_such_process,
     not_our_child, pipe_for_child,

@@ -1,0 +1,63 @@
+//! The descriptors and sockets behind handles.
+
+use std::io;
+
+use poll_core::{Backend, RawSource};
+use socket2::Socket;
+
+use crate::handles::AnyHandle;
+use crate::sys::code;
+use crate::{Loop, error};
+
+/// The descriptor of a handle.
+pub(super) fn descriptor<B: Backend>(handle: AnyHandle, lp: &Loop<B>) -> io::Result<RawSource> {
+    let key = handle.key();
+    let descriptor = match handle {
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+            let slot = lp.streams.slots.get(key).ok_or_else(error::stale)?;
+            slot.socket.as_ref().map(|socket| RawSource::of(&**socket))
+        }
+        AnyHandle::Udp(_) => lp.udps.get(key).ok_or_else(error::stale)?.source(),
+        AnyHandle::Poll(_) => lp.polls.get(key).ok_or_else(error::stale)?.watched(),
+        other => {
+            lp.base(other).ok_or_else(error::stale)?;
+            let why = format!("a {} has no descriptor", other.kind());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+    };
+    descriptor.ok_or_else(|| io::Error::from_raw_os_error(code::EBADF))
+}
+
+/// The socket of a handle that has one.
+pub(super) fn of<B: Backend>(handle: AnyHandle, lp: &Loop<B>) -> io::Result<&Socket> {
+    let key = handle.key();
+    let socket = match handle {
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => {
+            let slot = lp.streams.slots.get(key).ok_or_else(error::stale)?;
+            match &slot.socket {
+                Some(transport) if !transport.is_socket() => return Err(no_socket(handle)),
+                transport => transport.as_deref(),
+            }
+        }
+        AnyHandle::Udp(_) => lp.udps.get(key).ok_or_else(error::stale)?.as_socket(),
+        other => {
+            lp.base(other).ok_or_else(error::stale)?;
+            return Err(no_socket(other));
+        }
+    };
+    socket.ok_or_else(|| io::Error::from_raw_os_error(code::EBADF))
+}
+
+fn no_socket(handle: AnyHandle) -> io::Error {
+    let why = format!("this {} has no socket, and so no buffers to size", handle.kind());
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+/// A size that is one.
+pub(super) fn some(bytes: usize) -> io::Result<usize> {
+    if bytes == 0 {
+        let why = "a buffer of nothing is none: give a size in bytes";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    Ok(bytes)
+}
