@@ -18,7 +18,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 28] = [
+const ALONE: [&str; 33] = [
     "embedding",
     "panics::in_a_signal",
     "pipes::handles_reach_another_process",
@@ -46,6 +46,11 @@ const ALONE: [&str; 28] = [
     "timeouts::zero_does_not_wait",
     "udp::no_descriptor_is_left_behind",
     "wakes::from_many_threads",
+    "watching::a_forked_child_watches_on",
+    "watching::lost_changes_are_told",
+    "watching::no_descriptor_is_left_behind",
+    "watching::out_of_descriptors_is_an_error",
+    "watching::out_of_watches_is_an_error",
     "work::the_environment_sets_the_size",
 ];
 
@@ -55,7 +60,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 33] = [
+pub const POINTS: [&str; 34] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -89,6 +94,7 @@ pub const POINTS: [&str; 33] = [
     "Terminals",
     "Pipes",
     "Processes",
+    "Watching",
 ];
 
 /// One case for one kind of backend.

@@ -14,7 +14,8 @@ use crate::arena::Arena;
 use crate::backends::DefaultBackend;
 use crate::callback::{Argument, Lending, Once, Repeated};
 use crate::handles::{
-    AnyHandle, Asyncs, Closing, Phase, PollSlot, Processes, Signals, Timers, UdpSlot, Watchers,
+    AnyHandle, Asyncs, Closing, FsEvents, Phase, PollSlot, Processes, Signals, Timers, UdpSlot,
+    Watchers,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
@@ -98,6 +99,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) udps: Arena<UdpSlot<B>>,
     /// Where datagrams are received; `None` until they are, and while they are lent.
     pub(crate) datagrams: Option<Box<Datagrams>>,
+    pub(crate) fs_events: FsEvents<B>,
     pub(crate) works: Works<B>,
     /// The pool that this loop was given, or the process's once it has used it.
     pub(crate) pool: Option<Pool>,
@@ -158,6 +160,7 @@ impl<B: Backend> Loop<B> {
             reserve: sys::Reserve::default(),
             udps: Arena::default(),
             datagrams: None,
+            fs_events: FsEvents::default(),
             works: Works::new(Home::new(Arc::clone(&notifier))),
             pool: None,
             pending: VecDeque::new(),
@@ -388,6 +391,7 @@ impl<B: Backend> Loop<B> {
         self.signals.forget_caught();
         self.forget_children();
         self.works.forget_threads();
+        self.watch_anew();
         // Its lock may be held by a thread that is not here: it is left as it is.
         std::mem::forget(self.pool.take());
         if self.works.active() > 0 {
@@ -491,6 +495,7 @@ impl<B: Backend> Loop<B> {
                     Some(&Owner::Stream(stream)) => self.stream_ready(stream, ready),
                     Some(&Owner::Udp(udp)) => self.udp_ready(udp, ready),
                     Some(&Owner::Process(process)) => self.process_ready(process),
+                    Some(&Owner::FsEvents) => drop(self.tell_changes()),
                     None => {} // Closed by a callback of the same batch.
                 },
                 Event::Done { token, result, more, lent } => {
@@ -507,6 +512,9 @@ impl<B: Backend> Loop<B> {
         }
         if self.notifier.take(Notes::CHILD) {
             dispatched += self.run_ended_children();
+        }
+        if self.notifier.take(Notes::CHANGES) {
+            dispatched += self.tell_changes();
         }
         // Last, so that what came before the signal is handled before it.
         if self.notifier.take(Notes::SIGNAL) {

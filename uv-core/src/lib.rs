@@ -37,6 +37,7 @@
 //! | other processes | [`Pipe`] with the verbs of [`Stream`] |
 //! | terminals | [`Tty`] with the verbs of [`Stream`], [`guess_handle`] |
 //! | descriptors of others | [`Poll`] |
+//! | changes to files | [`FsEvent`] |
 //! | signals | [`Signal`] |
 //! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
 //! | secrets | [`Loop::random`], [`random`] |
@@ -46,8 +47,7 @@
 //! | the machine | [`system`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Not here yet: watchers of files. Sockets work by readiness on every
-//! backend, also where the backend could perform operations.
+//! Sockets work by readiness on every backend, also where the backend could perform operations.
 //!
 //! # Behaviour
 //!
@@ -90,10 +90,10 @@ pub use error::is_cancelled;
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Command, Datagram,
-    Ecn, Exit, Guess, Handle, HandleList, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd,
-    PipeFlags, Poll, PollEvents, Prepare, Process, Sender, Signal, Stdio, Tcp, Timer, Tty, TtyMode,
-    Udp, UdpBind, UdpError, WindowSize, disable_stdio_inheritance, guess_handle, kill, pipe_pair,
-    socket_pair,
+    Ecn, Exit, FsEvent, FsEventFlags, FsNews, Guess, Handle, HandleList, Idle, Keepalive,
+    PendingKind, Pipe, PipeAccess, PipeEnd, PipeFlags, Poll, PollEvents, Prepare, Process, Sender,
+    Signal, Stdio, Tcp, Timer, Tty, TtyMode, Udp, UdpBind, UdpError, WindowSize,
+    disable_stdio_inheritance, guess_handle, kill, pipe_pair, socket_pair,
 };
 pub use metrics::Metrics;
 /// The trait that backends implement, for those who bring their own.

@@ -26,6 +26,7 @@ impl Notes {
     pub(crate) const WORK: Notes = Notes(2);
     pub(crate) const SIGNAL: Notes = Notes(4);
     pub(crate) const CHILD: Notes = Notes(8);
+    pub(crate) const CHANGES: Notes = Notes(16);
 }
 
 impl Notifier {

@@ -16,6 +16,8 @@ pub(crate) enum Owner {
     Stream(Token),
     Udp(Udp),
     Process(Process),
+    /// All that watch for changes.
+    FsEvents,
 }
 
 impl<B: Backend> Loop<B> {

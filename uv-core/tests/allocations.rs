@@ -1,4 +1,4 @@
-//! In a steady state, streams allocate nothing.
+//! In a steady state, streams and watches allocate nothing.
 
 #![allow(unsafe_code)]
 
@@ -189,4 +189,33 @@ fn accepting_and_closing_allocate_nothing() {
         lp.run(RunMode::Default).unwrap();
         clients.join().unwrap();
     });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn watching_allocates_nothing() {
+    use std::io::Write as _;
+    use uv_core::{FsEvent, FsEventFlags};
+
+    let directory = std::env::temp_dir().join(format!("watching-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let file = std::fs::File::create(directory.join("file")).unwrap();
+    let path = directory.clone();
+    every(move |lp| {
+        let (watch, mut meter) = (FsEvent::new(lp), Meter::new());
+        let mut writer = file.try_clone().unwrap();
+        watch
+            .start(lp, &path, FsEventFlags::RECURSIVE, move |lp, watch, news| {
+                news.unwrap();
+                if meter.round() {
+                    watch.close(lp).unwrap();
+                } else {
+                    writer.write_all(b"x").unwrap();
+                }
+            })
+            .unwrap();
+        (&file).write_all(b"x").unwrap();
+        lp.run(RunMode::Default).unwrap();
+    });
+    std::fs::remove_dir_all(directory).unwrap();
 }

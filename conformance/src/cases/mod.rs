@@ -32,6 +32,7 @@ pub mod timers;
 pub mod udp;
 pub mod wakes;
 pub mod watchers;
+pub mod watching;
 pub mod work;
 
 /// The one list of all cases: `point group: case…;`. Calls the macro `$then` of
@@ -621,6 +622,30 @@ macro_rules! __list_of_cases {
                 a_stolen_end_is_an_error
                 the_signal_is_shared
                 a_forked_loop_has_no_children;
+            34 watching:
+                entries_are_told_by_name
+                a_new_name_is_told_with_the_old
+                a_file_is_told_alone
+                several_watch_one_path
+                a_handle_watches_one_path
+                the_past_is_not_told
+                a_callback_may_end_it
+                a_closed_handle_is_told_nothing
+                keep_the_loop_unless_unreferenced
+                a_removed_directory_is_told
+                a_panic_leaves_the_rest
+                thousands_of_changes
+                directories_below_are_watched
+                new_directories_are_watched
+                no_file_of_a_busy_tree_is_missed
+                moved_directories_have_new_names
+                removed_directories_may_come_back
+                links_are_not_followed
+                lost_changes_are_told
+                out_of_watches_is_an_error
+                out_of_descriptors_is_an_error
+                no_descriptor_is_left_behind
+                a_forked_child_watches_on;
         }
     };
 }

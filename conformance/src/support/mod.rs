@@ -25,5 +25,6 @@ pub(crate) mod sources;
 pub(crate) mod streams;
 pub(crate) mod syscalls;
 pub(crate) mod trace;
+pub(crate) mod watching;
 pub(crate) mod wine;
 pub(crate) mod work;

@@ -49,6 +49,18 @@ pub(crate) fn ignores_affinity() -> bool {
     is_here()
 }
 
+/// A directory that somebody watches is removed only when nobody watches it any more, and
+/// meanwhile nothing is told.
+pub(crate) fn keeps_watched_directories() -> bool {
+    is_here()
+}
+
+/// Of the directories below a watched one, only those are seen that appear while it is
+/// watched.
+pub(crate) fn watches_new_directories_only() -> bool {
+    is_here()
+}
+
 #[cfg(unix)]
 fn is_here() -> bool {
     false

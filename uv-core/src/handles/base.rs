@@ -8,7 +8,7 @@ use poll_core::{Backend, RawSource, Token};
 use crate::callback::Once;
 use crate::handles::sockets;
 use crate::handles::{
-    Async, Check, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
+    Async, Check, FsEvent, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
 };
 use crate::{Loop, error};
 
@@ -159,6 +159,8 @@ handles! {
     Pipe "pipe";
     /// A [`Udp`].
     Udp "udp";
+    /// An [`FsEvent`].
+    FsEvent "fs event";
     /// A [`Tty`].
     Tty "tty";
     /// A [`Process`].

@@ -6,7 +6,7 @@ use poll_core::Backend;
 
 use crate::Loop;
 use crate::handles::watcher::Phase;
-use crate::handles::{AnyHandle, Async, Base, Closing, Poll, Process, Signal, Timer, Udp};
+use crate::handles::{AnyHandle, Async, Base, Closing, FsEvent, Poll, Process, Signal, Timer, Udp};
 
 impl<B: Backend> Loop<B> {
     /// Every open handle in the order they were made, closing ones included.
@@ -44,6 +44,8 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), Udp(key).into())));
         let slots = self.processes.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), Process(key).into())));
+        let slots = self.fs_events.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), FsEvent(key).into())));
         all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
@@ -58,6 +60,7 @@ impl<B: Backend> Loop<B> {
             + self.streams.slots.len()
             + self.udps.len()
             + self.processes.slots.len()
+            + self.fs_events.slots.len()
     }
 
     pub(crate) fn new_base(&mut self) -> Base {
@@ -80,6 +83,7 @@ impl<B: Backend> Loop<B> {
             }
             AnyHandle::Udp(_) => self.udps.get(key)?.base,
             AnyHandle::Process(_) => self.processes.slots.get(key)?.base,
+            AnyHandle::FsEvent(_) => self.fs_events.slots.get(key)?.base,
         })
     }
 
@@ -104,6 +108,7 @@ impl<B: Backend> Loop<B> {
             }
             AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
             AnyHandle::Process(_) => &mut self.processes.slots.get_mut(key)?.base,
+            AnyHandle::FsEvent(_) => &mut self.fs_events.slots.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
@@ -136,6 +141,7 @@ impl<B: Backend> Loop<B> {
                 self.stop_process(process);
                 Ok(())
             }
+            AnyHandle::FsEvent(handle) => handle.stop(self),
         };
         debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
     }
@@ -173,6 +179,7 @@ impl<B: Backend> Loop<B> {
             }
             AnyHandle::Udp(_) => drop(self.udps.remove(key)),
             AnyHandle::Process(_) => drop(self.processes.slots.remove(key)),
+            AnyHandle::FsEvent(_) => drop(self.fs_events.slots.remove(key)),
         }
     }
 

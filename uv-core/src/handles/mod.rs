@@ -4,6 +4,7 @@ mod async_handle;
 mod base;
 mod channel;
 mod directory;
+mod fs_event;
 mod listing;
 mod pipe;
 mod poll;
@@ -19,6 +20,7 @@ mod watcher;
 pub use async_handle::{Async, AsyncSender};
 pub use base::{AnyHandle, Handle};
 pub use channel::{Channel, Closed, Sender};
+pub use fs_event::{FsEvent, FsEventFlags, FsNews};
 pub use listing::HandleList;
 pub use pipe::{PendingKind, Pipe, PipeAccess, PipeEnd, pipe_pair, socket_pair};
 pub use poll::{AsSource, Poll, PollEvents};
@@ -32,6 +34,7 @@ pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing};
+pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};
 pub(crate) use pipe::PipeOptions;
 pub(crate) use poll::PollSlot;
 #[cfg(windows)]

@@ -19,6 +19,7 @@ mod transport;
 mod tty;
 mod udp;
 pub(crate) mod users;
+pub(crate) mod watching;
 
 use std::io;
 
