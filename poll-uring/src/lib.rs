@@ -194,6 +194,28 @@ impl Uring {
     }
 }
 
+impl Uring {
+    /// Has [`Op::Send`] of this many bytes or more sent without a copy, from the memory itself;
+    /// `None`, the default, has all of them copied.
+    ///
+    /// Such a send ends only when the network has let go of the memory: its first `Done` says
+    /// how it went, its last that the memory is free. It pays for large sends through network
+    /// cards that can take memory where it lies. To the same machine the kernel copies all the
+    /// same, later, and the send costs more. Kernels before 6.0 copy always.
+    ///
+    /// ```
+    /// # let mut uring = match poll_uring::Uring::new() {
+    /// #     Err(error) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(()),
+    /// #     other => other?,
+    /// # };
+    /// uring.set_zero_copy(Some(64 * 1024));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn set_zero_copy(&mut self, at_least: Option<u32>) {
+        self.ops.zero_copy = at_least;
+    }
+}
+
 impl Backend for Uring {
     type Waker = Waker;
 

@@ -15,7 +15,11 @@ use crate::user_data::UserData;
 
 /// The operations in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Ops(Table<Flight>);
+pub(crate) struct Ops {
+    flights: Table<Flight>,
+    /// Sends of so many bytes are not copied, if any.
+    pub(crate) zero_copy: Option<u32>,
+}
 
 /// What must be known of an operation until its end.
 #[derive(Debug)]
@@ -38,7 +42,7 @@ unsafe impl Send for Header {}
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.flights.is_empty()
     }
 
     /// Queues an operation.
@@ -61,7 +65,7 @@ impl Ops {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
-        if self.0.is_taken(token) {
+        if self.flights.is_taken(token) {
             let why = "an operation with this token is in flight";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
@@ -71,18 +75,33 @@ impl Ops {
             _ => {}
         }
         ring.tether()?;
+        let entry = self.without_copy(ring, op).unwrap_or(entry);
         let entry = entry.user_data(UserData::Operation(token).to_u64());
         // SAFETY: the caller keeps what the operation names, and `flight`, kept until
         // the last completion, the header.
         unsafe { ring.push(entry) }?;
-        let _free = self.0.insert(token, flight);
+        let _free = self.flights.insert(token, flight);
         Ok(())
+    }
+
+    /// The entry for a send that is large enough not to be copied.
+    fn without_copy(&self, ring: &Ring, op: Op) -> Option<squeue::Entry> {
+        match op {
+            Op::Send { source, buf }
+                if self.zero_copy.is_some_and(|least| buf.len >= least)
+                    && ring.has(opcode::SendZc::CODE) =>
+            {
+                let send = opcode::SendZc::new(fd(source), buf.ptr.as_ptr(), buf.len);
+                Some(send.flags(libc::MSG_NOSIGNAL).build())
+            }
+            _ => None,
+        }
     }
 
     /// Queues a cancel. True if it must reach the kernel now: an accept holds its listener open,
     /// and so its address.
     pub(crate) fn cancel(&mut self, ring: &mut Ring, token: Token) -> io::Result<bool> {
-        let Some(flight) = self.0.get_mut(token) else {
+        let Some(flight) = self.flights.get_mut(token) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no such operation in flight"));
         };
         ring.push_quietly(cancel(token))?;
@@ -95,7 +114,7 @@ impl Ops {
         if ring.has_cancel_any() {
             return ring.push_quietly(opcode::AsyncCancel2::new(CancelBuilder::any()).build());
         }
-        self.0.iter().try_for_each(|(token, _)| ring.push_quietly(cancel(token)))
+        self.flights.iter().try_for_each(|(token, _)| ring.push_quietly(cancel(token)))
     }
 
     /// An operation has completed, for the last time or not.
@@ -105,7 +124,7 @@ impl Ops {
         done: Completion,
         groups: &mut Groups,
     ) -> Option<Event> {
-        let flight = self.0.get(token)?;
+        let flight = self.flights.get(token)?;
         let lent = groups.lend(flight.group, &done);
         let result = match usize::try_from(done.result) {
             Ok(bits) if flight.kind == OpKind::Poll => {
@@ -118,14 +137,14 @@ impl Ops {
         };
         let more = done.more();
         if !more {
-            self.0.remove(token);
+            self.flights.remove(token);
         }
         Some(Event::Done { token, result, more, lent })
     }
 
     /// As [`complete`](Ops::complete), for a result that nobody will hear of.
     pub(crate) fn abandon(&mut self, token: Token, done: Completion) {
-        let Some(flight) = self.0.get(token) else { return };
+        let Some(flight) = self.flights.get(token) else { return };
         let opens = [OpKind::Accept, OpKind::AcceptMulti, OpKind::OpenAt].contains(&flight.kind);
         if opens && done.result >= 0 {
             // SAFETY: the kernel has just made this descriptor for the operation, and
@@ -133,13 +152,13 @@ impl Ops {
             drop(unsafe { OwnedFd::from_raw_fd(done.result) });
         }
         if !done.more() {
-            self.0.remove(token);
+            self.flights.remove(token);
         }
     }
 
     /// The ring is gone: has each operation told that it was cancelled, by the new one.
     pub(crate) fn start_over(&self, ring: &mut Ring) {
-        for (token, _) in self.0.iter() {
+        for (token, _) in self.flights.iter() {
             ring.tell(Completion::of(UserData::Operation(token), -libc::ECANCELED));
         }
     }

@@ -47,7 +47,8 @@
 //! | the machine | [`system`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
 //!
-//! Sockets work by readiness on every backend, also where the backend could perform operations.
+//! Streams of sockets use the operations of backends that perform them, and readiness
+//! elsewhere; datagrams are received and sent by readiness everywhere.
 //!
 //! # Behaviour
 //!

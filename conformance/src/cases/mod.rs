@@ -113,10 +113,10 @@ macro_rules! __list_of_cases {
                 run_beside_readiness
                 are_refused_if_unsupported
                 one_token_one_operation
-                a_hundred_thousand_at_once
-                cancelled_receives_lose_nothing
                 cancelling_nothing_is_not_found
-                each_kind_does_its_work;
+                each_kind_does_its_work
+                a_hundred_thousand_at_once
+                cancelled_receives_lose_nothing;
             9 memory:
                 is_filled_and_handed_back
                 is_sent_as_it_was

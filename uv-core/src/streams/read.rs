@@ -25,7 +25,8 @@ pub struct Read(Token);
 
 impl Read {
     /// Gives the read up. Its callback comes all the same, in the pending phase, with
-    /// `ECANCELED` and the buffer.
+    /// `ECANCELED` and the buffer; or, if the backend was reading at that moment, with what it
+    /// had read.
     ///
     /// # Errors
     ///

@@ -235,8 +235,9 @@ pub trait Stream: Handle + StreamKey {
 
     /// Writes all of `buf`, after what was queued before, and hands it back.
     ///
-    /// It is tried at once if nothing is queued; `callback` comes later all the same, in the
-    /// order of the writes. What is written while connecting waits for the connection, and
+    /// It is tried at once if nothing is queued, or, where the backend sends by itself, before the
+    /// loop next waits, with all else that callbacks have written by then; `callback` comes later
+    /// all the same, in the order of the writes. What is written while connecting waits for the connection, and
     /// gets `ECANCELED` if there is none. After an error, the writes that are queued behind
     /// get the same.
     ///

@@ -30,6 +30,9 @@ impl Write {
     /// comes all the same, in the pending phase, with `ECANCELED` and the buffer; it does not
     /// wait for the writes before it.
     ///
+    /// If the backend is writing it at this moment, what leaves meanwhile is not in that number,
+    /// and the callback says `Ok` if that was all.
+    ///
     /// The peer of a write that is cancelled halfway sees the next one follow the first half.
     ///
     /// # Errors
