@@ -6,6 +6,7 @@ pub mod echo;
 pub mod files;
 pub mod memory;
 pub mod pool;
+pub mod spawn;
 pub mod timers;
 pub mod turns;
 pub mod udp;
@@ -54,9 +55,9 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "timers", "turns", "async", "pool", "wait", "echo", "connect", "pump", "udp", "memory",
-    "calls", "files",
+    "calls", "files", "spawn",
 ];
 
 /// All suites.
@@ -77,6 +78,7 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         memory::suite(scale, which),
         calls::suite(scale),
         files::suite(scale),
+        spawn::suite(scale, which),
     ]
 }
 
