@@ -60,7 +60,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 34] = [
+pub const POINTS: [&str; 35] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -95,6 +95,7 @@ pub const POINTS: [&str; 34] = [
     "Pipes",
     "Processes",
     "Watching",
+    "File polls",
 ];
 
 /// One case for one kind of backend.

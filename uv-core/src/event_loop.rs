@@ -14,8 +14,8 @@ use crate::arena::Arena;
 use crate::backends::DefaultBackend;
 use crate::callback::{Argument, Lending, Once, Repeated};
 use crate::handles::{
-    AnyHandle, Asyncs, Closing, FsEvents, Phase, PollSlot, Processes, Signals, Timers, UdpSlot,
-    Watchers,
+    AnyHandle, Asyncs, Closing, FsEvents, FsPollSlot, Phase, PollSlot, Processes, Signals, Timers,
+    UdpSlot, Watchers,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
@@ -91,6 +91,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) polls: Arena<PollSlot<B>>,
     pub(crate) signals: Signals<B>,
     pub(crate) processes: Processes<B>,
+    pub(crate) fs_polls: Arena<FsPollSlot<B>>,
     pub(crate) streams: Streams<B>,
     /// Where streams read into; empty until they do, and while it is lent.
     pub(crate) scratch: Vec<u8>,
@@ -155,6 +156,7 @@ impl<B: Backend> Loop<B> {
             polls: Arena::default(),
             signals: Signals::new(Arc::clone(&notifier)),
             processes: Processes::new(Arc::clone(&notifier)),
+            fs_polls: Arena::default(),
             streams: Streams::default(),
             scratch: Vec::new(),
             reserve: sys::Reserve::default(),

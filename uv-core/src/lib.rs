@@ -41,7 +41,7 @@
 //! | signals | [`Signal`] |
 //! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
 //! | secrets | [`Loop::random`], [`random`] |
-//! | files | [`fs`] |
+//! | files | [`fs`], [`FsPoll`] |
 //! | children | [`Process`], [`Command`], [`Stdio`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | the machine | [`system`] |
@@ -91,7 +91,7 @@ pub use error::is_cancelled;
 pub use event_loop::{Busy, Loop, RunMode};
 pub use handles::{
     AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Command, Datagram,
-    Ecn, Exit, FsEvent, FsEventFlags, FsNews, Guess, Handle, HandleList, Idle, Keepalive,
+    Ecn, Exit, FsEvent, FsEventFlags, FsNews, FsPoll, Guess, Handle, HandleList, Idle, Keepalive,
     PendingKind, Pipe, PipeAccess, PipeEnd, PipeFlags, Poll, PollEvents, Prepare, Process, Sender,
     Signal, Stdio, Tcp, Timer, Tty, TtyMode, Udp, UdpBind, UdpError, WindowSize,
     disable_stdio_inheritance, guess_handle, kill, pipe_pair, socket_pair,

@@ -6,6 +6,7 @@ pub mod closing;
 pub mod conditions;
 pub mod deregister;
 pub mod embedding;
+pub mod file_polls;
 pub mod handles;
 pub mod memory;
 pub mod metrics;
@@ -646,6 +647,16 @@ macro_rules! __list_of_cases {
                 out_of_descriptors_is_an_error
                 no_descriptor_is_left_behind
                 a_forked_child_watches_on;
+            35 file_polls:
+                what_does_not_change_is_not_told
+                changes_are_told
+                rights_are_a_part_of_it
+                errors_are_told_once
+                may_stop_and_start_anew
+                a_closed_poll_is_not_told
+                polls_keep_the_loop_unless_unreferenced
+                mistakes_are_errors
+                a_panic_stops_the_poll;
         }
     };
 }

@@ -8,7 +8,7 @@ use poll_core::{Backend, RawSource, Token};
 use crate::callback::Once;
 use crate::handles::sockets;
 use crate::handles::{
-    Async, Check, FsEvent, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
+    Async, Check, FsEvent, FsPoll, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
 };
 use crate::{Loop, error};
 
@@ -26,6 +26,16 @@ impl Base {
     /// A new handle: referenced, not active.
     pub(crate) fn new(born: u64) -> Base {
         Base(born << BORN_SHIFT | REFERENCED)
+    }
+
+    /// A part of another handle: not referenced, and of no number.
+    pub(crate) fn internal() -> Base {
+        Base(0)
+    }
+
+    /// True if it is a handle of its own.
+    pub(crate) fn is_ones_own(self) -> bool {
+        self.born() != 0
     }
 
     /// A number that is larger the later the handle was made.
@@ -165,6 +175,8 @@ handles! {
     Tty "tty";
     /// A [`Process`].
     Process "process";
+    /// An [`FsPoll`].
+    FsPoll "fs_poll";
 }
 
 impl Sealed for AnyHandle {

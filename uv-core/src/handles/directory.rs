@@ -6,7 +6,9 @@ use poll_core::Backend;
 
 use crate::Loop;
 use crate::handles::watcher::Phase;
-use crate::handles::{AnyHandle, Async, Base, Closing, FsEvent, Poll, Process, Signal, Timer, Udp};
+use crate::handles::{
+    AnyHandle, Async, Base, Closing, FsEvent, FsPoll, Poll, Process, Signal, Timer, Udp,
+};
 
 impl<B: Backend> Loop<B> {
     /// Every open handle in the order they were made, closing ones included.
@@ -26,7 +28,7 @@ impl<B: Backend> Loop<B> {
     /// ```
     pub fn walk(&self) -> Vec<AnyHandle> {
         let mut all = Vec::new();
-        let slots = self.timers.slots.iter();
+        let slots = self.timers.slots.iter().filter(|(_, slot)| slot.base.is_ones_own());
         all.extend(slots.map(|(key, slot)| (slot.base.born(), Timer(key).into())));
         for phase in Phase::ALL {
             let slots = self.watchers[phase as usize].slots.iter();
@@ -46,13 +48,15 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), Process(key).into())));
         let slots = self.fs_events.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), FsEvent(key).into())));
+        let slots = self.fs_polls.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.born(), FsPoll(key).into())));
         all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
 
     pub(crate) fn open_handles(&self) -> usize {
         let watchers = self.watchers.iter().map(|watchers| watchers.slots.len()).sum::<usize>();
-        self.timers.slots.len()
+        self.timers.len()
             + watchers
             + self.asyncs.slots.len()
             + self.polls.len()
@@ -61,6 +65,7 @@ impl<B: Backend> Loop<B> {
             + self.udps.len()
             + self.processes.slots.len()
             + self.fs_events.slots.len()
+            + self.fs_polls.len()
     }
 
     pub(crate) fn new_base(&mut self) -> Base {
@@ -84,6 +89,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Udp(_) => self.udps.get(key)?.base,
             AnyHandle::Process(_) => self.processes.slots.get(key)?.base,
             AnyHandle::FsEvent(_) => self.fs_events.slots.get(key)?.base,
+            AnyHandle::FsPoll(_) => self.fs_polls.get(key)?.base,
         })
     }
 
@@ -109,6 +115,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
             AnyHandle::Process(_) => &mut self.processes.slots.get_mut(key)?.base,
             AnyHandle::FsEvent(_) => &mut self.fs_events.slots.get_mut(key)?.base,
+            AnyHandle::FsPoll(_) => &mut self.fs_polls.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
@@ -142,6 +149,7 @@ impl<B: Backend> Loop<B> {
                 Ok(())
             }
             AnyHandle::FsEvent(handle) => handle.stop(self),
+            AnyHandle::FsPoll(poll) => poll.stop(self),
         };
         debug_assert!(stopped.is_ok(), "the caller has looked the handle up");
     }
@@ -180,6 +188,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Udp(_) => drop(self.udps.remove(key)),
             AnyHandle::Process(_) => drop(self.processes.slots.remove(key)),
             AnyHandle::FsEvent(_) => drop(self.fs_events.slots.remove(key)),
+            AnyHandle::FsPoll(_) => drop(self.fs_polls.remove(key)),
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Timers<B: Backend> {
     expired: Vec<Expired>,
     /// How many of them have run. A pass that a panic cut short goes on from here.
     run: usize,
+    /// How many are parts of other handles.
+    internal: usize,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,18 @@ pub(crate) struct TimerSlot<B: Backend> {
 
 impl<B: Backend> Timers<B> {
     pub(crate) fn new() -> Timers<B> {
-        Timers { slots: Arena::default(), wheel: Wheel::new(), expired: Vec::new(), run: 0 }
+        Timers {
+            slots: Arena::default(),
+            wheel: Wheel::new(),
+            expired: Vec::new(),
+            run: 0,
+            internal: 0,
+        }
+    }
+
+    /// How many there are that are handles of their own.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.internal
     }
 
     /// When the next timer is due; earlier by a little if very many are.
@@ -75,6 +88,15 @@ impl Timer {
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Timer {
         let base = lp.new_base();
         let slot = TimerSlot { base, repeat_ns: 0, callback: None, started: false };
+        Timer(lp.timers.slots.insert(slot))
+    }
+
+    /// A timer that is a part of another handle, which keeps the loop alive or not, and
+    /// [frees](Loop::free_internal) it.
+    pub(crate) fn internal<B: Backend>(lp: &mut Loop<B>) -> Timer {
+        let slot =
+            TimerSlot { base: Base::internal(), repeat_ns: 0, callback: None, started: false };
+        lp.timers.internal += 1;
         Timer(lp.timers.slots.insert(slot))
     }
 
@@ -169,6 +191,15 @@ impl Timer {
 }
 
 impl<B: Backend> Loop<B> {
+    /// Frees a timer that is a part of another handle.
+    pub(crate) fn free_internal(&mut self, timer: Timer) {
+        self.timers.wheel.remove(timer.0.index());
+        if let Some(slot) = self.timers.slots.remove(timer.0) {
+            self.timers.internal -= 1;
+            drop(slot);
+        }
+    }
+
     /// Runs the timers that are due, in order.
     pub(crate) fn run_timers(&mut self) {
         if self.timers.next_deadline_ns().is_none() {
