@@ -95,6 +95,11 @@ fn files_are_read_and_asked_about() {
 }
 
 #[test]
+fn children_are_started_and_end() {
+    check("spawn");
+}
+
+#[test]
 fn every_suite_has_a_name_for_the_command_line() {
     let suites = suites::all(Scale::Tiny, Which::All);
     assert_eq!(suites.iter().map(|suite| suite.name).collect::<Vec<_>>(), suites::NAMES);
