@@ -84,6 +84,11 @@ impl Groups {
         }
     }
 
+    /// Forgets a group. False if there is none.
+    pub(crate) fn withdraw(&mut self, number: u16) -> bool {
+        self.0.get_mut(usize::from(number)).and_then(Option::take).is_some()
+    }
+
     fn get(&mut self, number: u16) -> Option<&mut Group> {
         self.0.get_mut(usize::from(number))?.as_mut()
     }

@@ -324,6 +324,10 @@ impl Backend for Iocp {
     fn recycle(&mut self, lent: Lent) {
         self.ops.groups.recycle(lent);
     }
+
+    fn withdraw(&mut self, group: u16) -> io::Result<()> {
+        self.ops.withdraw(group)
+    }
 }
 
 impl Iocp {

@@ -284,6 +284,39 @@ pub fn messages_are_provided_with_their_addresses<B: Backend>(lab: &Lab<B>) -> V
     Ok(())
 }
 
+/// Memory can be taken back when nothing takes buffers of it any more, and is then the
+/// caller's alone: what is recycled late is ignored. The number can be used again.
+pub fn groups_can_be_withdrawn<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let (first, second) = (Group::new(), Group::new());
+    let mut backend = lab.backend()?;
+    let error = backend.withdraw(Group::ID).expect_err("a group that was never provided");
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    let receive = Op::RecvMulti { source: RawSource::of(&near), group: Group::ID };
+    for (group, text) in [(&first, "first"), (&second, "second")] {
+        group.provide(&mut backend)?;
+        submit(&mut backend, A, receive);
+        send(&far, text.as_bytes());
+        let (lent, piece) = group.piece(await_reports(&mut backend, A)[0]);
+        assert_eq!(piece, text.as_bytes());
+        let error = backend.withdraw(Group::ID).expect_err("an operation takes buffers of it");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
+        backend.cancel(A).expect("cancel of an operation that goes on");
+        await_last(&mut backend, A).expect_err("an operation that was cancelled");
+        backend.withdraw(Group::ID).expect("a group that nobody uses");
+        backend.recycle(lent);
+        let error = backend.withdraw(Group::ID).expect_err("a group that is gone");
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
+    // What arrives now is written to neither.
+    let untouched = |group: &Group| group.bytes().filter(|byte| *byte == UNTOUCHED).count();
+    let before = (untouched(&first), untouched(&second));
+    send(&far, &[1; 40]);
+    quiet(&mut backend);
+    assert_eq!((untouched(&first), untouched(&second)), before, "written to after its end");
+    Ok(())
+}
+
 /// A backend without groups says `Unsupported` at once; one with them refuses groups
 /// that cannot be. Recycling what was not lent is ignored everywhere.
 pub fn groups_are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
@@ -353,6 +386,12 @@ impl Group {
 
     fn start(&self) -> NonNull<u8> {
         NonNull::from(&self.memory[..]).cast()
+    }
+
+    /// What the memory holds. The group must not be the kernel's.
+    fn bytes(&self) -> impl Iterator<Item = u8> {
+        // SAFETY: the caller has seen to it that nobody writes.
+        self.memory.iter().map(|byte| unsafe { *byte.get() })
     }
 
     fn try_provide(&self, backend: &mut impl Backend) -> std::io::Result<()> {

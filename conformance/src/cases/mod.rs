@@ -126,6 +126,7 @@ macro_rules! __list_of_cases {
                 is_provided_and_recycled
                 exhausted_groups_say_so
                 messages_are_provided_with_their_addresses
+                groups_can_be_withdrawn
                 groups_are_refused_if_unsupported;
             10 conditions:
                 data_is_readable

@@ -380,6 +380,23 @@ impl Ops {
         }
     }
 
+    /// Forgets a group that no operation takes buffers of.
+    pub(crate) fn withdraw(&mut self, number: u16) -> io::Result<()> {
+        let takes = |op: &Op| match *op {
+            Op::RecvMulti { group, .. } | Op::RecvMsgMulti { group, .. } => group == number,
+            _ => false,
+        };
+        if self.flights.iter().any(|(_, flight)| takes(&flight.op)) {
+            let why = "operations in flight take buffers of it: cancel them, wait for their ends";
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        }
+        if !self.groups.withdraw(number) {
+            let why = "no such buffer group is provided";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
+        Ok(())
+    }
+
     /// Cancels everything. Nobody will be told.
     pub(crate) fn abandon_all(&mut self, polls: &Polls) {
         self.abandoned = true;
