@@ -18,8 +18,12 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 33] = [
+const ALONE: [&str; 37] = [
     "embedding",
+    "files::a_full_disk_takes_what_fits",
+    "files::no_descriptor_is_left_behind",
+    "files::out_of_descriptors_is_told",
+    "files::what_is_forbidden_is_refused",
     "panics::in_a_signal",
     "pipes::handles_reach_another_process",
     "pipes::no_descriptor_is_left_behind",
@@ -60,7 +64,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 35] = [
+pub const POINTS: [&str; 36] = [
     "Changes",
     "Deregistering",
     "Modes",
@@ -96,6 +100,7 @@ pub const POINTS: [&str; 35] = [
     "Processes",
     "Watching",
     "File polls",
+    "Files",
 ];
 
 /// One case for one kind of backend.

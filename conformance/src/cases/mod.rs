@@ -7,6 +7,7 @@ pub mod conditions;
 pub mod deregister;
 pub mod embedding;
 pub mod file_polls;
+pub mod files;
 pub mod handles;
 pub mod memory;
 pub mod metrics;
@@ -658,6 +659,68 @@ macro_rules! __list_of_cases {
                 polls_keep_the_loop_unless_unreferenced
                 mistakes_are_errors
                 a_panic_stops_the_poll;
+            36 files:
+                what_is_written_can_be_read
+                an_offset_leaves_the_position
+                there_is_nothing_beyond_the_end
+                offsets_may_be_huge
+                lists_are_filled_in_order
+                long_lists_are_written_whole
+                more_than_two_gigabytes_at_once
+                empty_buffers_move_nothing
+                appending_goes_to_the_end
+                short_writes_are_continued
+                buffers_come_back_from_failures
+                files_are_cut_and_flushed
+                names_are_made_and_removed
+                a_rename_replaces
+                what_is_missing_is_not_found
+                a_name_in_use_is_refused
+                directories_are_no_files
+                long_names_are_refused
+                names_are_in_any_script
+                names_need_not_be_text
+                a_nul_is_refused_at_once
+                links_are_read_and_resolved
+                links_in_a_circle_are_an_error
+                junctions_lead_to_directories
+                access_can_be_asked_for
+                every_way_of_asking_agrees
+                special_files_have_kinds
+                times_are_set_or_left
+                times_of_links_are_their_own
+                permissions_are_set
+                new_files_have_their_mode
+                owners_are_set_by_root
+                file_systems_tell_their_size
+                entries_come_by_name
+                entries_come_in_batches
+                batches_may_be_asked_for_at_once
+                a_directory_in_use_stays_open
+                made_up_names_are_new
+                templates_have_an_end
+                copies_are_the_same
+                a_copy_onto_itself_changes_nothing
+                clones_are_made_or_refused
+                half_a_copy_is_removed
+                files_are_sent_in_parts
+                files_are_sent_through_pipes
+                a_full_device_is_told
+                a_full_disk_takes_what_fits
+                what_is_forbidden_is_refused
+                out_of_descriptors_is_told
+                no_descriptor_is_left_behind
+                callbacks_come_once_and_later
+                operations_follow_each_other
+                both_twins_agree
+                hundreds_at_once
+                what_has_not_begun_can_be_cancelled
+                a_cancel_prevents_or_is_too_late
+                what_has_begun_cannot_be_cancelled
+                a_file_in_use_stays_open
+                a_callback_may_close_its_file
+                a_loop_may_go_before_its_operations
+                a_panic_is_that_of_one_callback;
         }
     };
 }

@@ -41,3 +41,15 @@ impl Drop for Directory {
 pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.to_str().expect("a temporary path in UTF-8")).expect("a path without NUL")
 }
+
+/// A file of something else that can be read or written: the end of a pipe.
+#[cfg(unix)]
+pub(crate) fn file_of(owner: impl Into<std::os::fd::OwnedFd>) -> uv_core::fs::File {
+    std::fs::File::from(owner.into()).into()
+}
+
+/// A file of something else that can be read or written: the end of a pipe.
+#[cfg(windows)]
+pub(crate) fn file_of(owner: impl Into<std::os::windows::io::OwnedHandle>) -> uv_core::fs::File {
+    std::fs::File::from(owner.into()).into()
+}

@@ -4,6 +4,7 @@
 pub(crate) mod child;
 pub(crate) mod children;
 pub(crate) mod datagrams;
+pub(crate) mod disks;
 #[cfg(unix)]
 pub(crate) mod dispositions;
 pub(crate) mod files;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use poll_core::Op;
+use poll_core::{Op, OpKind};
 
 use super::File;
 use super::operation::{Action, Call, Operation};
@@ -101,6 +101,7 @@ pub fn write_at<T: IoBuf + Send>(file: &File, buf: T, offset: u64) -> Operation<
 pub struct Reading<T> {
     slices: Slices,
     offset: Option<u64>,
+    start: sys::Start,
     file: File,
     buf: T,
 }
@@ -108,7 +109,7 @@ pub struct Reading<T> {
 impl<T: IoBufMut + Send> Reading<T> {
     fn new(file: &File, mut buf: T, offset: Option<u64>) -> Reading<T> {
         let slices = Slices::to_fill(&mut buf);
-        Reading { slices, offset, file: file.clone(), buf }
+        Reading { slices, offset, start: sys::Start::default(), file: file.clone(), buf }
     }
 }
 
@@ -119,11 +120,19 @@ impl<T: IoBufMut + Send> Task for Reading<T> {
         sys::read(&self.file, &self.slices, self.offset)
     }
 
+    fn kind(&mut self) -> Option<OpKind> {
+        Some(OpKind::Read)
+    }
+
     fn op(&mut self) -> Option<Op> {
+        self.start = sys::Start::of(&self.file, self.offset);
         sys::read_op(&self.file, &self.slices, self.offset)
     }
 
     fn step(&mut self, count: usize) -> Step<usize> {
+        if count < self.slices.bytes() {
+            self.start.moved(&self.file, count);
+        }
         Step::Over(Ok(count))
     }
 }
@@ -142,6 +151,7 @@ pub struct Writing<T> {
     slices: Slices,
     /// Where the next part goes.
     offset: Option<u64>,
+    start: sys::Start,
     written: usize,
     file: File,
     buf: T,
@@ -150,7 +160,8 @@ pub struct Writing<T> {
 impl<T: IoBuf + Send> Writing<T> {
     fn new(file: &File, buf: T, offset: Option<u64>) -> Writing<T> {
         let slices = Slices::to_write(&buf);
-        Writing { slices, offset, written: 0, file: file.clone(), buf }
+        let start = sys::Start::default();
+        Writing { slices, offset, start, written: 0, file: file.clone(), buf }
     }
 
     /// A part is written. True if there is more to write, and writing it makes sense.
@@ -173,11 +184,19 @@ impl<T: IoBuf + Send> Task for Writing<T> {
         }
     }
 
+    fn kind(&mut self) -> Option<OpKind> {
+        Some(OpKind::Write)
+    }
+
     fn op(&mut self) -> Option<Op> {
+        self.start = sys::Start::of(&self.file, self.offset);
         sys::write_op(&self.file, &self.slices, self.offset)
     }
 
     fn step(&mut self, count: usize) -> Step<usize> {
+        if count < self.slices.bytes() {
+            self.start.moved(&self.file, count);
+        }
         if self.advance(count) { Step::Again } else { Step::Over(Ok(self.written)) }
     }
 }

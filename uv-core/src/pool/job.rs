@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::thread;
 
-use poll_core::{Op, Token};
+use poll_core::{Op, OpKind, Token};
 
 use super::home::Home;
 use super::queue::Lane;
@@ -99,6 +99,7 @@ struct Deeds {
     /// Drops what is left in the room, after the job has run or if it never will.
     drop_done: unsafe fn(*mut Room),
     drop_undone: unsafe fn(*mut Room),
+    kind: unsafe fn(*mut Room) -> Option<OpKind>,
     op: unsafe fn(*mut Room) -> Option<Op>,
     submitted: unsafe fn(*mut Room),
     step: unsafe fn(*mut Room, Result<usize, i32>) -> bool,
@@ -112,6 +113,7 @@ impl Deeds {
             cancel: drop_in_room::<W>,
             drop_done: drop_in_room::<thread::Result<T>>,
             drop_undone: leave,
+            kind: no_kind,
             op: no_op,
             submitted: leave,
             step: no_step,
@@ -124,6 +126,7 @@ impl Deeds {
             cancel: leave,
             drop_done: drop_in_room::<Running<A>>,
             drop_undone: drop_in_room::<Running<A>>,
+            kind: kind::<A>,
             op: op::<A>,
             submitted: submitted::<A>,
             step: step::<A>,
@@ -133,6 +136,10 @@ impl Deeds {
 
 /// Does nothing.
 unsafe fn leave(_room: *mut Room) {}
+
+unsafe fn no_kind(_room: *mut Room) -> Option<OpKind> {
+    None
+}
 
 unsafe fn no_op(_room: *mut Room) -> Option<Op> {
     None
@@ -144,12 +151,19 @@ unsafe fn no_step(_room: *mut Room, _result: Result<usize, i32>) -> bool {
 
 /// # Safety
 ///
-/// The room holds a `Running<A>`, and is the caller's alone. So for the next three.
+/// The room holds a `Running<A>`, and is the caller's alone. So for the next four.
 unsafe fn run_task<A: Task>(room: *mut Room) {
     // SAFETY: the caller's promise.
     let running = unsafe { place::<Running<A>>(room) };
     // SAFETY: the caller's promise.
     unsafe { &mut *running }.run();
+}
+
+unsafe fn kind<A: Task>(room: *mut Room) -> Option<OpKind> {
+    // SAFETY: the caller's promise.
+    let running = unsafe { place::<Running<A>>(room) };
+    // SAFETY: the caller's promise.
+    unsafe { &mut *running }.task.kind()
 }
 
 unsafe fn op<A: Task>(room: *mut Room) -> Option<Op> {
@@ -301,6 +315,12 @@ impl Job {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.block().state.load(Ordering::Relaxed) == CANCELLED
+    }
+
+    /// Which kind of operation does the task.
+    pub(crate) fn kind(&self) -> Option<OpKind> {
+        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
+        unsafe { (self.deeds().kind)(self.block().room.get()) }
     }
 
     /// The operation that does the task, or its next part. What it names stays valid as long

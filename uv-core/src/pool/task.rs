@@ -6,7 +6,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use poll_core::Op;
+use poll_core::{Op, OpKind};
 
 /// Something that a thread can do by blocking, or perhaps a backend by an operation.
 pub trait Task: Send + 'static {
@@ -15,6 +15,11 @@ pub trait Task: Send + 'static {
 
     /// Does it, in this thread.
     fn perform(&mut self) -> io::Result<Self::Value>;
+
+    /// Which kind of operation does it, so that nothing more is done where none does.
+    fn kind(&mut self) -> Option<OpKind> {
+        self.op().map(|op| op.kind())
+    }
 
     /// The operation that does it, or the next part of it. What that names stays valid until
     /// it has completed, if this value stays in its place.

@@ -31,11 +31,13 @@ impl<B: Backend> Loop<B> {
         let request = self.works.requests.insert(WorkSlot { job, finish });
         job.fill_with_task(request, task);
         // Whoever names a pool wants that one.
-        if pool.is_none() && job.op().is_some_and(|op| self.backend.supports(op.kind())) {
-            job.lend();
-            self.works.lent.push(request);
-        } else {
-            self.hand_to_pool(pool, job);
+        let lent = pool.is_none() && job.kind().is_some_and(|kind| self.backend.supports(kind));
+        match if lent { job.op() } else { None } {
+            Some(op) => {
+                job.lend();
+                self.works.lent.push((request, op));
+            }
+            None => self.hand_to_pool(pool, job),
         }
         request
     }
@@ -66,21 +68,18 @@ impl<B: Backend> Loop<B> {
             return;
         }
         let mut lent = std::mem::take(&mut self.works.lent);
-        for request in lent.drain(..) {
+        for (request, op) in lent.drain(..) {
             let Some(slot) = self.works.requests.get(request) else { continue };
             let job = slot.job;
             if job.is_cancelled() {
                 continue;
             }
-            let submitted = job.op().is_some_and(|op| {
-                // SAFETY: all that the operation names is part of the task or owned by it.
-                // The task stays in the job's memory, and the job is kept for the request
-                // until the end of the operation has come, or the backend is gone.
-                unsafe { self.submit(Asker::Task(request), op) }.is_ok()
-            });
-            match submitted {
-                true => job.submitted(),
-                false => self.hand_to_pool(None, job),
+            // SAFETY: all that the operation names is part of the task or owned by it. The
+            // task stays in the job's memory, and the job is kept for the request until the
+            // end of the operation has come, or the backend is gone.
+            match unsafe { self.submit(Asker::Task(request), op) } {
+                Ok(_) => job.submitted(),
+                Err(_) => self.hand_to_pool(None, job),
             }
         }
         self.works.lent = lent;
@@ -96,7 +95,10 @@ impl<B: Backend> Loop<B> {
             return self.hand_to_pool(None, job);
         }
         if retried || !job.step(result) {
-            return self.works.lent.push(request);
+            return match job.op() {
+                Some(op) => self.works.lent.push((request, op)),
+                None => self.hand_to_pool(None, job),
+            };
         }
         if let Some(slot) = self.works.requests.remove(request) {
             slot.finish.call(self, job);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use poll_core::{Backend, Token};
+use poll_core::{Backend, Op, Token};
 
 use crate::arena::Arena;
 use crate::callback::Once;
@@ -35,7 +35,7 @@ pub enum WorkError {
 pub(crate) struct Works<B: Backend> {
     pub(super) requests: Arena<WorkSlot<B>>,
     /// Those whose tasks wait for the backend to take them, before it waits.
-    pub(super) lent: Vec<Token>,
+    pub(super) lent: Vec<(Token, Op)>,
     home: Arc<Home>,
     /// Jobs that were used and can be used again.
     spare: Vec<Job>,

@@ -82,6 +82,11 @@ impl Slices {
         &mut self.few[self.first..self.end]
     }
 
+    /// How many bytes are not done with.
+    pub(crate) fn bytes(&self) -> usize {
+        self.left().iter().map(|slice| slice.iov_len).sum()
+    }
+
     /// Skips what is done with, and pieces without bytes. True if something is left.
     pub(crate) fn advance(&mut self, mut count: usize) -> bool {
         while let Some(slice) = self.left_mut().first_mut() {

@@ -90,6 +90,34 @@ pub(crate) fn write_op(file: &File, slices: &Slices, offset: Option<u64>) -> Opt
     Some(Op::Write { source: file.source(), bufs: lend(slices, offset)?, offset })
 }
 
+/// The position of a file before an operation that moves it; `None` if it has none.
+///
+/// A transfer that Linux's io_uring begins at once and ends elsewhere with an error, as that
+/// of a disk that gets full, gives the count of the first part, but leaves the position.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Start(Option<libc::off_t>);
+
+impl Start {
+    pub(crate) fn of(file: &File, offset: Option<u64>) -> Start {
+        Start(if offset.is_none() { at(file) } else { None })
+    }
+
+    /// Makes sure that the position has moved.
+    pub(crate) fn moved(self, file: &File, count: usize) {
+        let Some(start) = self.0 else { return };
+        if count > 0 && at(file) == Some(start) {
+            // SAFETY: no memory is passed.
+            unsafe { libc::lseek(fd(file), start + count as libc::off_t, libc::SEEK_SET) };
+        }
+    }
+}
+
+fn at(file: &File) -> Option<libc::off_t> {
+    // SAFETY: no memory is passed.
+    let position = unsafe { libc::lseek(fd(file), 0, libc::SEEK_CUR) };
+    (position >= 0).then_some(position)
+}
+
 /// What copying from file to file takes.
 #[derive(Debug)]
 pub struct Sending {

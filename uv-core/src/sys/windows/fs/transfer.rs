@@ -91,6 +91,18 @@ pub(crate) fn write_op(_: &File, _: &Slices, _: Option<u64>) -> Option<Op> {
     None
 }
 
+/// No backend moves positions here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Start(());
+
+impl Start {
+    pub(crate) fn of(_: &File, _: Option<u64>) -> Start {
+        Start(())
+    }
+
+    pub(crate) fn moved(self, _: &File, _: usize) {}
+}
+
 /// What copying from file to file takes.
 #[derive(Debug)]
 pub struct Sending {

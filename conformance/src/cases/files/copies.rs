@@ -1,0 +1,116 @@
+//! Copying.
+
+use std::io::{self, ErrorKind, Read};
+
+use poll_core::Backend;
+use uv_core::fs::{self, CopyFlags};
+
+use super::{CREATE, READ, ask, open, refusal};
+use crate::support::files::{Directory, file_of};
+use crate::support::loops::new_loop;
+use crate::{Lab, Skip, Verdict};
+
+/// A copy has the content and the permissions; a file that was there gets them.
+pub fn copies_are_the_same<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let content = "text ".repeat(50_000);
+    let (from, to) = (dir.file("from", &content), dir.file("to", &"longer ".repeat(90_000)));
+    ask(&mut lp, fs::chmod(&from, 0o444)).expect("a file");
+    let new = dir.path("new");
+    for to in [&to, &new] {
+        ask(&mut lp, fs::copyfile(&from, to, CopyFlags::empty())).expect("a copy");
+        assert!(std::fs::read_to_string(to).expect("the copy") == content, "the content");
+        assert_eq!(ask(&mut lp, fs::stat(to)).expect("the copy").mode & 0o777, 0o444);
+        // Windows removes no file that is read-only, at the end of the case.
+        ask(&mut lp, fs::chmod(to, 0o666)).expect("a file");
+    }
+    ask(&mut lp, fs::chmod(&from, 0o666)).expect("a file");
+    Ok(())
+}
+
+/// A file copied onto itself stays as it is, under any of its names.
+pub fn a_copy_onto_itself_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let (file, other) = (dir.file("file", "text"), dir.path("other"));
+    std::fs::hard_link(&file, &other).expect("a second name");
+    for to in [&file, &other] {
+        ask(&mut lp, fs::copyfile(&file, to, CopyFlags::empty())).expect("nothing to do");
+        ask(&mut lp, fs::copyfile(&file, to, CopyFlags::CLONE)).expect("nothing to do");
+    }
+    assert_eq!(std::fs::read(&file).expect("the file"), b"text");
+    assert_eq!(
+        refusal(&mut lp, fs::copyfile(&file, &file, CopyFlags::EXCLUSIVE)),
+        ErrorKind::AlreadyExists
+    );
+    Ok(())
+}
+
+/// A copy that may be a clone is a copy; one that must be is a clone, or an error that
+/// leaves everything as it was.
+pub fn clones_are_made_or_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let (from, to, new) = (dir.file("from", "new"), dir.file("to", "old text"), dir.path("new"));
+    let forced = ask(&mut lp, fs::copyfile(&from, &to, CopyFlags::FORCE_CLONE));
+    let expected = if forced.is_ok() { "new" } else { "old text" };
+    assert_eq!(std::fs::read_to_string(&to).expect("the file"), expected);
+    let forced_new = ask(&mut lp, fs::copyfile(&from, &new, CopyFlags::FORCE_CLONE));
+    assert_eq!((forced_new.is_ok(), new.exists()), (forced.is_ok(), forced.is_ok()));
+    ask(&mut lp, fs::copyfile(&from, &to, CopyFlags::CLONE)).expect("a clone or a copy");
+    assert_eq!(std::fs::read_to_string(&to).expect("the file"), "new");
+    Ok(())
+}
+
+/// A copy that fails leaves no half of one behind.
+pub fn half_a_copy_is_removed<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let (inner, to) = (dir.path("inner"), dir.path("to"));
+    std::fs::create_dir(&inner).expect("a directory");
+    let copied = ask(&mut lp, fs::copyfile(&inner, &to, CopyFlags::empty()));
+    assert!(copied.is_err(), "a directory is no file to copy");
+    assert!(!to.exists(), "nothing is left");
+    Ok(())
+}
+
+/// Bytes go from a place of one file to the position of another, as many as there are.
+pub fn files_are_sent_in_parts<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let content = "0123456789".repeat(10_000);
+    let from = open(&mut lp, &dir.file("from", &content), READ);
+    let to = open(&mut lp, &dir.path("to"), CREATE);
+    assert_eq!(ask(&mut lp, fs::sendfile(&to, &from, 5, 10)).expect("some"), 10);
+    let rest = ask(&mut lp, fs::sendfile(&to, &from, 15, 1 << 30)).expect("the rest");
+    assert_eq!(rest, content.len() - 15, "no more than there is");
+    assert_eq!(ask(&mut lp, fs::sendfile(&to, &from, 1 << 20, 9)).expect("the end"), 0);
+    assert_eq!(ask(&mut lp, fs::sendfile(&to, &from, 0, 0)).expect("nothing"), 0);
+    let copied = std::fs::read_to_string(dir.path("to")).expect("the copy");
+    assert!(copied == content[5..], "in order");
+    let (count, _) = ask(&mut lp, fs::read(&from, vec![0; 3]));
+    assert_eq!(count.expect("a read"), 3, "its position is where it was");
+    Ok(())
+}
+
+/// A file can be sent through a pipe that takes it in parts.
+pub fn files_are_sent_through_pipes<T: Backend>(lab: &Lab<T>) -> Verdict {
+    if cfg!(windows) {
+        return Err(Skip::because("sent piece by piece on Windows, whatever it goes to"));
+    }
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let content = "0123456789".repeat(50_000);
+    let from = open(&mut lp, &dir.file("from", &content), READ);
+    let (mut reader, writer) = io::pipe().expect("a pipe");
+    let thread = std::thread::spawn(move || {
+        let mut all = String::new();
+        reader.read_to_string(&mut all).map(|_| all)
+    });
+    let (to, mut sent) = (file_of(writer), 0);
+    while sent < content.len() {
+        let part = fs::sendfile(&to, &from, sent as u64, content.len() - sent);
+        let count = ask(&mut lp, part).expect("a pipe that is read");
+        assert!(count > 0, "something");
+        sent += count;
+    }
+    drop(to);
+    let read = thread.join().expect("a reader").expect("what was sent");
+    assert!(read == content, "in order, and whole");
+    Ok(())
+}

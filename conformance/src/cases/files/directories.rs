@@ -1,0 +1,133 @@
+//! Directories, and names that are made up.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
+use poll_core::Backend;
+use uv_core::fs::{self, EntryKind, SymlinkKind};
+
+use super::{ask, refusal};
+use crate::support::files::Directory;
+use crate::support::loops::{new_loop, run_to_the_end};
+use crate::{Lab, Verdict};
+
+/// All entries come, by name, with what they are, without the two that every directory has.
+pub fn entries_come_by_name<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    for name in ["b", "a", "c10", "c2", "C"] {
+        dir.file(if cfg!(windows) && name == "C" { "D" } else { name }, "");
+    }
+    std::fs::create_dir(dir.path("dir")).expect("a directory");
+    let mut expected = vec![
+        (if cfg!(windows) { "D" } else { "C" }, EntryKind::File),
+        ("a", EntryKind::File),
+        ("b", EntryKind::File),
+        ("c10", EntryKind::File),
+        ("c2", EntryKind::File),
+        ("dir", EntryKind::Dir),
+    ];
+    if cfg!(unix) {
+        let link = fs::symlink("nowhere", dir.path("link"), SymlinkKind::File);
+        ask(&mut lp, link).expect("a link");
+        expected.push(("link", EntryKind::Link));
+    }
+    let entries = ask(&mut lp, fs::scandir(dir.path(""))).expect("a directory");
+    let found: Vec<_> =
+        entries.iter().map(|entry| (entry.name.to_str().expect("a name"), entry.kind)).collect();
+    assert_eq!(found, expected);
+    std::fs::create_dir(dir.path("dir/empty")).expect("a directory");
+    assert_eq!(ask(&mut lp, fs::scandir(dir.path("dir/empty"))).expect("a directory"), []);
+    Ok(())
+}
+
+/// Entries come in batches of the size asked for, each once, and then none, for ever.
+pub fn entries_come_in_batches<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let names: BTreeSet<String> = (0..100).map(|number| format!("file {number}")).collect();
+    for name in &names {
+        dir.file(name, "");
+    }
+    let reading = ask(&mut lp, fs::opendir(dir.path(""))).expect("a directory");
+    let mut found = BTreeSet::new();
+    loop {
+        let batch = ask(&mut lp, fs::readdir(&reading, 7)).expect("a batch");
+        assert!(batch.len() <= 7, "no more than asked for");
+        if batch.is_empty() {
+            break;
+        }
+        assert!(batch.len() == 7 || found.len() + batch.len() == 100, "as many as there are");
+        for entry in batch {
+            assert!(found.insert(entry.name.into_string().expect("a name")), "once each");
+        }
+    }
+    assert_eq!(found, names);
+    assert_eq!(ask(&mut lp, fs::readdir(&reading, 7)).expect("no error"), [], "still the end");
+    ask(&mut lp, fs::closedir(reading)).expect("a directory to close");
+    Ok(())
+}
+
+/// Two batches that are asked for at once are two batches.
+pub fn batches_may_be_asked_for_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    (0..20).for_each(|number| drop(dir.file(&format!("file {number}"), "")));
+    let reading = ask(&mut lp, fs::opendir(dir.path(""))).expect("a directory");
+    let found = crate::support::trace::Log::default();
+    for _ in 0..5 {
+        let found = found.clone();
+        let batch = fs::readdir(&reading, 6);
+        batch.start(&mut lp, move |_, batch| found.extend(batch.expect("a batch"))).expect("it");
+    }
+    run_to_the_end(&mut lp);
+    let names: BTreeSet<_> = found.take().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names.len(), 20, "each once");
+    Ok(())
+}
+
+/// A directory that is in use is not closed under who uses it.
+pub fn a_directory_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    dir.file("file", "");
+    let reading = ask(&mut lp, fs::opendir(dir.path(""))).expect("a directory");
+    let close = fs::closedir(reading.clone()).start(&mut lp, |_, _| panic!("it never began"));
+    assert_eq!(close.expect_err("in use").kind(), ErrorKind::ResourceBusy);
+    assert_eq!(ask(&mut lp, fs::readdir(&reading, 2)).expect("a batch").len(), 1);
+    ask(&mut lp, fs::closedir(reading)).expect("nobody uses it now");
+    Ok(())
+}
+
+/// Made-up names are nobody else's, and what is made is for this user alone.
+pub fn made_up_names_are_new<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let (mut dirs, mut files) = (BTreeSet::new(), BTreeSet::new());
+    for _ in 0..20 {
+        dirs.insert(ask(&mut lp, fs::mkdtemp(dir.path("dir-XXXXXX"))).expect("a directory"));
+        let (file, path) = ask(&mut lp, fs::mkstemp(dir.path("fileXXXXXX"))).expect("a file");
+        let (count, _) = ask(&mut lp, fs::write(&file, "x"));
+        assert_eq!(count.expect("open to be written"), 1);
+        let (count, bytes) = ask(&mut lp, fs::read_at(&file, vec![0], 0));
+        assert_eq!((count.expect("open to be read"), &*bytes), (1, &b"x"[..]));
+        files.insert(path);
+    }
+    assert_eq!((dirs.len(), files.len()), (20, 20), "all different");
+    for path in dirs.iter().chain(&files) {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        let rest = name.strip_prefix("dir-").or(name.strip_prefix("file")).expect("its start");
+        assert!(rest.len() == 6 && rest != "XXXXXX", "{name}");
+        let mode = ask(&mut lp, fs::stat(path)).expect("what was made").mode;
+        assert!(cfg!(windows) || mode & 0o077 == 0, "{mode:o}: for this user alone");
+    }
+    Ok(())
+}
+
+/// A template must end with six `X`.
+pub fn templates_have_an_end<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    for template in ["dir", "XXXXX", "XXXXXXa", "dirXXXXXx", ""] {
+        let template = dir.path(template);
+        let kind = refusal(&mut lp, fs::mkdtemp(&template));
+        assert_eq!(kind, ErrorKind::InvalidInput, "{template:?}");
+        assert_eq!(refusal(&mut lp, fs::mkstemp(&template)), ErrorKind::InvalidInput);
+    }
+    assert_eq!(ask(&mut lp, fs::scandir(dir.path(""))).expect("a directory"), []);
+    Ok(())
+}

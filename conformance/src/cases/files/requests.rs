@@ -1,0 +1,318 @@
+//! Operations as requests: when they call back, when they can be cancelled, what a loop
+//! that goes leaves behind.
+
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use poll_core::Backend;
+use uv_core::fs;
+use uv_core::{IoBufMut, Lane, Loop, Pool, RunMode};
+
+use super::{CREATE, READ, ask, open};
+use crate::support::files::{Directory, file_of};
+use crate::support::gate::Gate;
+use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::observe::SOON;
+use crate::support::trace::{Count, Log};
+use crate::{Lab, Verdict};
+
+/// Whether an error says that the request was given up.
+fn is_cancelled<R>(result: io::Result<R>) -> bool {
+    let code = result.err().and_then(|error| error.raw_os_error());
+    // WSAECANCELLED and ECANCELED.
+    #[cfg(windows)]
+    return code == Some(10103);
+    #[cfg(unix)]
+    return code == Some(libc::ECANCELED);
+}
+
+/// A pool of one thread, which waits at a gate.
+fn busy_pool<T: Backend>(lp: &mut Loop<T>) -> (Pool, Gate) {
+    let (pool, gate) = (Pool::new(1).expect("a pool"), Gate::default());
+    let at = gate.clone();
+    lp.queue_work_on(&pool, Lane::Cpu, move || at.pass(), |_, _| {}).expect("queued work");
+    gate.await_waiting(1);
+    (pool, gate)
+}
+
+/// No call of the API calls back; the loop lives for a request, and each calls back once.
+pub fn callbacks_come_once_and_later<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let count = Count::default();
+    let counted = count.clone();
+    fs::stat(".").start(&mut lp, move |_, _| counted.count()).expect("it starts");
+    assert!(lp.alive() && count.get() == 0, "under way");
+    run_to_the_end(&mut lp);
+    assert_eq!(count.get(), 1);
+    Ok(())
+}
+
+/// A callback starts the next operation, and that one the next.
+pub fn operations_follow_each_other<T: Backend>(lab: &Lab<T>) -> Verdict {
+    fn next<T: Backend>(lp: &mut Loop<T>, left: u32, count: Count) {
+        let stat = fs::stat(".").start(lp, move |lp, stat| {
+            assert!(stat.expect("a directory").is_dir());
+            count.count();
+            if left > 1 {
+                next(lp, left - 1, count);
+            }
+        });
+        stat.expect("it starts");
+    }
+    let (mut lp, count) = (new_loop(lab)?, Count::default());
+    next(&mut lp, 100, count.clone());
+    run_to_the_end(&mut lp);
+    assert_eq!(count.get(), 100);
+    Ok(())
+}
+
+/// Both twins of an operation give the same, and fail alike.
+pub fn both_twins_agree<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let path = dir.file("file", "text");
+    let file = open(&mut lp, &path, READ);
+    let (one, other) = (fs::read_at(&file, vec![0; 9], 1), fs::read_at(&file, vec![0; 9], 1));
+    let ((one, bytes), (other, same)) = (ask(&mut lp, one), other.perform());
+    assert_eq!((one.expect("a read"), bytes), (other.expect("a read"), same));
+    assert_eq!(ask(&mut lp, fs::lstat(&path)).ok(), fs::lstat(&path).perform().ok());
+    assert_eq!(
+        ask(&mut lp, fs::scandir(dir.path(""))).ok(),
+        fs::scandir(dir.path("")).perform().ok()
+    );
+    let codes = [
+        (
+            ask(&mut lp, fs::open(path.join("x"), CREATE)).map(drop),
+            fs::open(path.join("x"), CREATE).perform().map(drop),
+        ),
+        (ask(&mut lp, fs::rmdir(&path)), fs::rmdir(&path).perform()),
+        (ask(&mut lp, fs::mkdir(&path, 0)), fs::mkdir(&path, 0).perform()),
+        (ask(&mut lp, fs::unlink(dir.path("a"))), fs::unlink(dir.path("a")).perform()),
+        (ask(&mut lp, fs::rename("a", &path)), fs::rename("a", &path).perform()),
+        (ask(&mut lp, fs::link("a", &path)), fs::link("a", &path).perform()),
+    ];
+    for (one, other) in codes {
+        let (one, other) = (one.expect_err("a failure"), other.expect_err("a failure"));
+        assert_eq!(one.raw_os_error(), other.raw_os_error(), "{one} and {other}");
+    }
+    Ok(())
+}
+
+/// Hundreds of operations under way together, each with its own buffer.
+pub fn hundreds_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let content: Vec<u8> = (0..2000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(dir.path("file"), &content).expect("a file");
+    let file = open(&mut lp, &dir.path("file"), CREATE);
+    let done = Count::default();
+    for number in 0..500_u32 {
+        let counted = done.clone();
+        let read = fs::read_at(&file, vec![0; 4], u64::from(number) * 4);
+        let started = read.start(&mut lp, move |_, (count, bytes)| {
+            assert_eq!(count.expect("a read"), 4);
+            assert_eq!(bytes, number.to_le_bytes(), "its own");
+            counted.count();
+        });
+        started.expect("it starts");
+        let counted = done.clone();
+        let write =
+            fs::write_at(&file, number.to_be_bytes().to_vec(), u64::from(number) * 4 + 4000);
+        let started = write.start(&mut lp, move |_, (count, _)| {
+            assert_eq!(count.expect("a write"), 4);
+            counted.count();
+        });
+        started.expect("it starts");
+    }
+    run_to_the_end(&mut lp);
+    assert_eq!(done.get(), 1000);
+    let written = std::fs::read(dir.path("file")).expect("the file");
+    for (number, bytes) in written[4000..6000].chunks(4).enumerate() {
+        assert_eq!(bytes, (number as u32).to_be_bytes(), "each in its place");
+    }
+    Ok(())
+}
+
+/// What has not begun can be cancelled: nothing is done, and the callback says so, with the
+/// buffer.
+pub fn what_has_not_begun_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let file = open(&mut lp, &dir.path("file"), CREATE);
+    let (pool, gate) = busy_pool(&mut lp);
+    let log = Log::default();
+    let (written, made) = (log.clone(), log.clone());
+    let write = fs::write(&file, vec![7; 10]).start_on(&mut lp, &pool, move |_, (result, buf)| {
+        written.push(is_cancelled(result) && buf == [7; 10]);
+    });
+    let mkdir = fs::mkdir(dir.path("dir"), 0o700)
+        .start_on(&mut lp, &pool, move |_, result| made.push(is_cancelled(result)));
+    let (write, mkdir) = (write.expect("it starts"), mkdir.expect("it starts"));
+    write.cancel(&mut lp).expect("it has not begun");
+    mkdir.cancel(&mut lp).expect("it has not begun");
+    let again = write.cancel(&mut lp).expect_err("cancelled already");
+    assert_eq!((again.kind(), log.len()), (ErrorKind::ResourceBusy, 0), "told later");
+    gate.open();
+    run_to_the_end(&mut lp);
+    assert_eq!(log.take(), [true, true]);
+    assert_eq!(write.cancel(&mut lp).expect_err("over").kind(), ErrorKind::NotFound);
+    assert_eq!(ask(&mut lp, fs::fstat(&file)).expect("a file").size, 0, "nothing was written");
+    assert!(!dir.path("dir").exists(), "nothing was made");
+    ask(&mut lp, fs::close(file)).expect("nobody uses it any more");
+    Ok(())
+}
+
+/// A cancel right after the start either says that it is too late, and then there is a
+/// result, or prevents it.
+pub fn a_cancel_prevents_or_is_too_late<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    for number in 0..50 {
+        let path = dir.path(&format!("dir {number}"));
+        let log = Log::default();
+        let told = log.clone();
+        let mkdir = fs::mkdir(&path, 0o700);
+        let request = mkdir.start(&mut lp, move |_, result| told.push(result)).expect("it starts");
+        let cancelled = request.cancel(&mut lp);
+        run_to_the_end(&mut lp);
+        let result = log.take().remove(0);
+        match cancelled {
+            Ok(()) => assert!(is_cancelled(result) && !path.exists(), "prevented"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+                result.expect("too late to prevent it");
+                assert!(path.is_dir());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What has begun cannot be cancelled.
+pub fn what_has_begun_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, log) = (new_loop(lab)?, Log::default());
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let (reader, told) = (file_of(reader), log.clone());
+    let pool = Pool::new(1).expect("a pool");
+    let read = fs::read(&reader, vec![0; 10]);
+    let request =
+        read.start_on(&mut lp, &pool, move |_, (count, _)| told.push(count)).expect("it starts");
+    let started = Instant::now();
+    while pool.active() == 0 {
+        assert!(started.elapsed() < SOON, "a thread takes it");
+        std::thread::yield_now();
+    }
+    let busy = request.cancel(&mut lp).expect_err("a thread reads");
+    assert_eq!(busy.kind(), ErrorKind::ResourceBusy);
+    io::Write::write_all(&mut &writer, b"abc").expect("a pipe");
+    run_to_the_end(&mut lp);
+    assert_eq!(log.take().remove(0).expect("what was written"), 3);
+    Ok(())
+}
+
+/// A file that is in use is not closed under who uses it.
+pub fn a_file_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let file = open(&mut lp, &dir.file("file", "text"), READ);
+    let log = Log::default();
+    let told = log.clone();
+    let read = fs::read(&file, vec![0; 10]);
+    read.start(&mut lp, move |_, (count, _)| told.push(count)).expect("it starts");
+    let close = fs::close(file).start(&mut lp, |_, _| panic!("it never began"));
+    assert_eq!(close.expect_err("the read uses it").kind(), ErrorKind::ResourceBusy);
+    run_to_the_end(&mut lp);
+    assert_eq!(log.take().remove(0).expect("the file is open"), 4);
+    Ok(())
+}
+
+/// A callback may close the file that it has read: the operation has let go of it.
+pub fn a_callback_may_close_its_file<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let file = open(&mut lp, &dir.file("file", "text"), READ);
+    let log = Log::default();
+    let told = log.clone();
+    let read = fs::read(&file, vec![0; 10]);
+    let started = read.start(&mut lp, move |lp, _| {
+        fs::close(file).start(lp, move |_, closed| told.push(closed)).expect("nobody uses it");
+    });
+    started.expect("it starts");
+    run_to_the_end(&mut lp);
+    log.take().remove(0).expect("a file to close");
+    Ok(())
+}
+
+/// Memory whose end can be seen.
+struct Watched(Box<[u8]>, #[allow(dead_code, reason = "its end is the point")] Arc<()>);
+
+// SAFETY: the bytes are on the heap, where moving the box leaves them.
+unsafe impl IoBufMut for Watched {
+    fn memory(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// Waits until nobody but the case has it.
+fn await_end(watched: &Arc<()>) {
+    let started = Instant::now();
+    while Arc::strong_count(watched) > 1 {
+        assert!(started.elapsed() < SOON, "{} have it", Arc::strong_count(watched) - 1);
+        std::thread::yield_now();
+    }
+}
+
+/// A loop may go while operations are queued or under way: nobody is told, nothing leaks,
+/// and the memory is the kernel's as long as it uses it.
+pub fn a_loop_may_go_before_its_operations<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let dir = Directory::new();
+    dir.file("file", "text");
+    let watched = Arc::new(());
+    let buffer = || Watched(vec![0; 4096].into(), Arc::clone(&watched));
+    for turns in 0..3 {
+        let mut lp = new_loop(lab)?;
+        let file = open(&mut lp, &dir.path("file"), READ);
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let (reader, captured) = (file_of(reader), Arc::clone(&watched));
+        let told = move || drop(captured);
+        // On a pool of its own, as it may block a thread for as long as the pipe is open.
+        let pool = Pool::new(1).expect("a pool");
+        let blocked = fs::read(&reader, buffer());
+        blocked.start_on(&mut lp, &pool, move |_, _| told()).expect("it starts");
+        if turns == 2 && lp.backend().supports(poll_core::OpKind::Read) {
+            let blocked = fs::read(&reader, buffer());
+            blocked.start(&mut lp, |_, _| panic!("nothing is written")).expect("it starts");
+        }
+        for _ in 0..50 {
+            let (one, other) = (fs::read_at(&file, buffer(), 0), fs::stat(dir.path("file")));
+            one.start(&mut lp, |_, _| {}).expect("it starts");
+            other.start(&mut lp, |_, _| {}).expect("it starts");
+        }
+        for _ in 0..turns {
+            run(&mut lp, RunMode::NoWait);
+        }
+        drop(lp);
+        drop(writer);
+        await_end(&watched);
+    }
+    Ok(())
+}
+
+/// A panic in a callback comes out of the run; the other operations call back all the same.
+pub fn a_panic_is_that_of_one_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, count) = (new_loop(lab)?, Count::default());
+    for number in 0..20 {
+        let counted = count.clone();
+        let stat = fs::stat(".").start(&mut lp, move |_, stat| {
+            counted.count();
+            assert!(stat.expect("a directory").is_dir());
+            if number % 5 == 0 {
+                std::panic::panic_any("on purpose");
+            }
+        });
+        stat.expect("it starts");
+    }
+    let mut panics = 0;
+    while let Err(panic) = catch_unwind(AssertUnwindSafe(|| run_to_the_end(&mut lp))) {
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+        panics += 1;
+    }
+    assert_eq!((panics, count.get()), (4, 20));
+    Ok(())
+}
