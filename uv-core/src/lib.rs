@@ -37,15 +37,17 @@
 //! | other processes | [`Pipe`] with the verbs of [`Stream`] |
 //! | terminals | [`Tty`] with the verbs of [`Stream`], [`guess_handle`] |
 //! | descriptors of others | [`Poll`] |
-//! | changes to files | [`FsEvent`] |
+//! | changes to files | [`FsEvent`], [`FsPoll`] |
 //! | signals | [`Signal`] |
 //! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
 //! | secrets | [`Loop::random`], [`random`] |
-//! | files | [`fs`], [`FsPoll`] |
+//! | files | [`fs`] |
 //! | children | [`Process`], [`Command`], [`Stdio`] |
 //! | what would block | [`Loop::queue_work`], [`Pool`] |
 //! | the machine | [`system`] |
 //! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
+//!
+//! The module [`libuv`] has a table of all of libuv's functions and what to call here.
 //!
 //! Streams of sockets use the operations of backends that perform them, and readiness
 //! elsewhere; datagrams are received and sent by readiness everywhere.
@@ -69,6 +71,7 @@ mod error;
 mod event_loop;
 pub mod fs;
 mod handles;
+pub mod libuv;
 mod mailbox;
 mod metrics;
 mod notify;

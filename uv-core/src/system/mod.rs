@@ -10,7 +10,8 @@
 //! ```
 //!
 //! What `std` has is not here: the working directory, the environment, the home directory,
-//! the executable's path, the process's number, clocks, how many threads to start.
+//! the executable's path, the process's number, clocks, how many threads to start. The
+//! [table](crate::libuv) says where to find it.
 
 mod cpu;
 mod interfaces;
