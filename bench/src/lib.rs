@@ -225,10 +225,10 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
 fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
     let (machine, begun) = (Machine::here(), Instant::now());
     let absent = absent(&suites);
-    let measured = Runner::new(options.rounds(), options.baseline.clone()).run(suites)?;
+    let measured = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
     let settings = Settings {
         scale: options.scale().name().into(),
-        rounds: options.rounds(),
+        rounds: options.rounds,
         seed: suites::timers::SEED,
         cores: cores::server_and_clients(),
         optimised: !cfg!(debug_assertions),

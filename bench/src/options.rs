@@ -40,10 +40,9 @@ pub struct Options {
     #[arg(long, value_name = "CONTESTANT")]
     pub baseline: Option<String>,
 
-    /// How often each contestant runs each scenario, after one run to warm up [default: 7, or 9
-    /// if '--full']
-    #[arg(short, long, value_name = "N", value_parser = rounds)]
-    rounds: Option<usize>,
+    /// How often each contestant runs each scenario, after one run to warm up
+    #[arg(short, long, value_name = "N", default_value_t = LEAST_ROUNDS, value_parser = rounds)]
+    pub rounds: usize,
 
     /// Small scenarios, in about one minute (the default)
     #[arg(long, conflicts_with = "full")]
@@ -149,11 +148,6 @@ impl Options {
     /// How large the scenarios are.
     pub fn scale(&self) -> Scale {
         if self.full { Scale::Full } else { Scale::Quick }
-    }
-
-    /// How often each contestant runs each scenario.
-    pub fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.full { 9 } else { LEAST_ROUNDS })
     }
 
     /// Whether to print every table.

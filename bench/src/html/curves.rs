@@ -51,7 +51,7 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
     let mut chart = Chart::new(title, size, &series);
     let unit = first.unit;
     for tick in chart.y.ticks() {
-        chart.row(tick, &value(tick, unit));
+        chart.row(tick, &short(tick, unit));
     }
     for tick in chart.x.ticks() {
         chart.column(tick, &thousands(tick));
@@ -60,6 +60,11 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
     let tell = |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit));
     chart.series(&series, Some(&tell));
     Some(chart.svg)
+}
+
+/// A round value: without the zeros that say how exact others are.
+fn short(tick: f64, unit: Unit) -> String {
+    value(tick, unit).replace(".00", "").replace(".0 ", " ")
 }
 
 fn thousands(number: f64) -> String {
@@ -89,7 +94,7 @@ pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> 
     }
     let mut chart = Chart::new(title, size, &series);
     for tick in chart.y.ticks() {
-        chart.row(tick, &value(tick, Unit::WallTimeEach));
+        chart.row(tick, &short(tick, Unit::WallTimeEach));
     }
     for (share, name) in MARKS {
         chart.column(nines(share), name);

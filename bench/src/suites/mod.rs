@@ -22,7 +22,7 @@ pub enum Scale {
     Tiny,
     /// All suites in about one minute.
     Quick,
-    /// All suites in about ten minutes.
+    /// All suites in about fifteen minutes.
     Full,
 }
 

@@ -15,7 +15,7 @@ impl Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),
             Scale::Quick => (4, 14),
-            Scale::Full => (20, 100),
+            Scale::Full => (6, 40),
         };
         Window {
             warm_up: Duration::from_millis(warm_up_ms),

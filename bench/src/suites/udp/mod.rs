@@ -27,8 +27,8 @@ const AT_ONCE: usize = 64;
 
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
-    let trips = scale.pick(100, 1_000, 20_000);
-    let window = Duration::from_millis(scale.pick(5, 15, 100));
+    let trips = scale.pick(100, 1_000, 5_000);
+    let window = Duration::from_millis(scale.pick(5, 15, 50));
     let scenarios = vec![ping_pong(1, trips), ping_pong(64, 2 * trips), flood(window)];
     Suite { name: "udp", about: "datagrams of 64 bytes, both ends in one loop", scenarios }
 }

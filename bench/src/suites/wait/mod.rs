@@ -10,7 +10,7 @@ use std::time::Duration;
 use self::sources::{Source, Sources};
 use crate::clock::{Stopwatch, process_cpu_time};
 use crate::pollers::{self, Interest, OnPoller, Poller};
-use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
 /// Reports between two looks at the clock, at the most.
@@ -25,7 +25,9 @@ pub fn suite(scale: Scale) -> Suite {
             (&[10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000], Duration::from_millis(10))
         }
     };
-    let scenarios = counts.iter().map(|count| scenario(*count, budget)).collect();
+    let mut counts: Vec<usize> = counts.iter().map(|count| sources::at_most(*count)).collect();
+    counts.dedup();
+    let scenarios = counts.into_iter().map(|count| scenario(count, budget)).collect();
     let about = "pollers without a loop, one, a tenth or all of many sources being active";
     Suite { name: "wait", about, scenarios }
 }
@@ -33,10 +35,7 @@ pub fn suite(scale: Scale) -> Suite {
 fn scenario(count: usize, budget: Duration) -> Scenario {
     let sources = Rc::new(Sources::new(count));
     let mut entrants = Entrants::default();
-    match sources.excuse() {
-        Some(why) => entrants.excuse(Who::Bare("poll"), why),
-        None => pollers::enter(&mut entrants, &Wait { sources, budget }),
-    }
+    pollers::enter(&mut entrants, &Wait { sources, budget });
     let all = Count::Exactly(count as u64);
     let cost = |name, about, count| Figure { name, about, unit: Unit::CpuTimeEach, count };
     Scenario {

@@ -8,6 +8,11 @@ use poll_core::RawSource;
 /// Descriptors that the process needs besides the sources.
 const OTHERS: usize = 100;
 
+/// So many sources, or as many as this process may have.
+pub(super) fn at_most(count: usize) -> usize {
+    count.min(crate::limits::descriptors().saturating_sub(OTHERS)).max(1)
+}
+
 /// Sources, opened by the first who needs them and closed with their scenario: the others'
 /// descriptors must not stand in their way.
 #[derive(Debug)]
@@ -19,13 +24,6 @@ pub(super) struct Sources {
 impl Sources {
     pub(super) fn new(count: usize) -> Sources {
         Sources { count, opened: OnceCell::new() }
-    }
-
-    /// Why there cannot be so many, if so.
-    pub(super) fn excuse(&self) -> Option<String> {
-        let limit = crate::limits::descriptors();
-        (limit < self.count + OTHERS)
-            .then(|| format!("{} sources need more than {limit} descriptors", self.count))
     }
 
     /// All sources, none active.
