@@ -11,7 +11,7 @@ use crate::stats::Verdict;
 use crate::suite::{Suite, Unit};
 
 /// How wide a value, its ratio, its spread and its mark are, with the gap before them.
-const CELL: usize = 25;
+const CELL: usize = 26;
 
 /// How a report may look.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +163,7 @@ fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
     };
     let spread = style.faint(&format!("{spread:>6}"));
     if is_baseline {
-        return format!("{value:>9}{:>8}{spread}  ", "1×");
+        return format!("{value:>10}{:>8}{spread}  ", "1×");
     }
     let mark = match entry.verdict {
         Verdict::Ahead => '+',
@@ -173,7 +173,7 @@ fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
     };
     let ratio = style.verdict(entry.verdict, &format!("{:>8}", times(entry.ratio.median)));
     let mark = style.verdict(entry.verdict, &format!(" {mark}"));
-    format!("{value:>9}{ratio}{spread}{mark}")
+    format!("{value:>10}{ratio}{spread}{mark}")
 }
 
 /// A ratio, in as few digits as tell something.
