@@ -7,9 +7,12 @@
 //! `--backend` takes the name of a backend that this program was built with, or `auto`.
 //! With `--connections N` it ends after so many connections.
 
+mod common;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use common::Arguments;
 use uv_core::backends::Auto;
 use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
 
@@ -17,18 +20,10 @@ use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
 const BACKLOG: u32 = 1024;
 
 pub(crate) fn main() -> io::Result<()> {
-    let (mut backend, mut port, mut connections) = (String::from("auto"), 7000, u64::MAX);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| wrong(format!("{name} needs a value")))?;
-        let number = || value.parse().map_err(|_| wrong(format!("{name}: {value} is no number")));
-        match name.as_str() {
-            "--backend" => backend = value,
-            "--port" => port = number()? as u16,
-            "--connections" => connections = number()?,
-            _ => return Err(wrong(format!("{name}: try --backend, --port or --connections"))),
-        }
-    }
+    let arguments = Arguments::read(&["--backend", "--port", "--connections"])?;
+    let backend: String = arguments.get("--backend", "auto".into())?;
+    let (port, connections) =
+        (arguments.get("--port", 7000)?, arguments.get("--connections", u64::MAX)?);
     serve(&backend, port, connections, |address| println!("listening on {address}"))
 }
 
@@ -39,7 +34,7 @@ pub(crate) fn serve(
     connections: u64,
     listening: impl FnOnce(SocketAddr),
 ) -> io::Result<()> {
-    let backend = if backend == "auto" { Auto::new()? } else { Auto::named(backend)? };
+    let backend = common::backend(backend)?;
     eprintln!("running on {}", backend.name());
     let mut lp = Loop::new(backend);
 
@@ -94,8 +89,4 @@ fn echo(lp: &mut Loop<Auto>, peer: Tcp, bytes: io::Result<&[u8]>) {
 fn close(lp: &mut Loop<Auto>, handle: Tcp) {
     // It may be closing already, because of an earlier error.
     let _ = handle.close(lp);
-}
-
-fn wrong(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }

@@ -7,25 +7,19 @@
 //! Then `echo hello | nc -u -w1 127.0.0.1 7001`. `--backend` takes the name of a backend that
 //! this program was built with, or `auto`. With `--datagrams N` it ends after so many.
 
+mod common;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use uv_core::backends::Auto;
+use common::Arguments;
 use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
 
 pub(crate) fn main() -> io::Result<()> {
-    let (mut backend, mut port, mut datagrams) = (String::from("auto"), 7001, u64::MAX);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| wrong(format!("{name} needs a value")))?;
-        let number = || value.parse().map_err(|_| wrong(format!("{name}: {value} is no number")));
-        match name.as_str() {
-            "--backend" => backend = value,
-            "--port" => port = number()? as u16,
-            "--datagrams" => datagrams = number()?,
-            _ => return Err(wrong(format!("{name}: try --backend, --port or --datagrams"))),
-        }
-    }
+    let arguments = Arguments::read(&["--backend", "--port", "--datagrams"])?;
+    let backend: String = arguments.get("--backend", "auto".into())?;
+    let (port, datagrams) =
+        (arguments.get("--port", 7001)?, arguments.get("--datagrams", u64::MAX)?);
     answer(&backend, port, datagrams, |address| println!("answering on {address}"))
 }
 
@@ -36,8 +30,7 @@ pub(crate) fn answer(
     mut datagrams: u64,
     ready: impl FnOnce(SocketAddr),
 ) -> io::Result<()> {
-    let backend = if backend == "auto" { Auto::new() } else { Auto::named(backend) };
-    let mut lp = Loop::new(backend?);
+    let mut lp = Loop::new(common::backend(backend)?);
     let server = Udp::new(&mut lp);
     server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), UdpBind::empty())?;
     server.recv_start(&mut lp, move |lp, server, datagram| {
@@ -62,8 +55,4 @@ pub(crate) fn answer(
     ready(server.local_addr(&lp)?);
     lp.run(RunMode::Default)?;
     Ok(())
-}
-
-fn wrong(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }

@@ -8,12 +8,15 @@ mod custom_backend;
 mod echo;
 #[path = "../examples/first.rs"]
 mod first;
+#[path = "../examples/proxy.rs"]
+#[allow(dead_code)]
+mod proxy;
 #[path = "../examples/udp_responder.rs"]
 #[allow(dead_code)]
 mod udp_responder;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 #[test]
@@ -80,5 +83,52 @@ fn a_udp_responder_on_every_backend() {
             assert_eq!(answer[..count], *format!("{length} bytes\n").as_bytes());
         }
         server.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_proxy_on_every_backend() {
+    // A server that says back what it has heard, once it has heard all.
+    let behind = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = behind.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for peer in behind.incoming() {
+            let (mut peer, mut all) = (peer.unwrap(), Vec::new());
+            // Slow at first, so that the proxy has to wait.
+            std::thread::sleep(Duration::from_millis(20));
+            if peer.read_to_end(&mut all).is_ok() {
+                let _ = peer.write_all(&all);
+            }
+        }
+    });
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for name in uv_core::backends::Auto::NAMES {
+        for (to, answers) in [(to, true), (nobody, false)] {
+            let (tell, told) = std::sync::mpsc::channel();
+            let server = std::thread::spawn(move || {
+                proxy::serve(name, 0, 2, to, |address| tell.send(address).unwrap())
+            });
+            let Ok(address) = told.recv() else {
+                let error = server.join().unwrap().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{name}: {error}");
+                eprintln!("skip {name}: {error}");
+                continue;
+            };
+            for size in [16 << 20, 5] {
+                let mut peer = TcpStream::connect(address).unwrap();
+                let sent: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+                let mut all = Vec::new();
+                let written = peer.write_all(&sent);
+                let ended = written.and_then(|()| peer.shutdown(Shutdown::Write));
+                let read = ended.and_then(|()| peer.read_to_end(&mut all));
+                if answers {
+                    read.unwrap();
+                    assert!(all == sent, "{name}: {} of {size} bytes came back", all.len());
+                } else {
+                    assert!(all.is_empty(), "{name}: nobody could say anything");
+                }
+            }
+            server.join().unwrap().unwrap();
+        }
     }
 }
