@@ -459,6 +459,7 @@ macro_rules! __list_of_cases {
                 try_send_many_stops_at_what_fails
                 answers_keep_their_order
                 answers_before_a_close_are_sent
+                a_panic_takes_no_sends_with_it
                 handles_send_to_each_other
                 what_waits_goes_in_order
                 an_error_of_what_waits_is_that_of_one

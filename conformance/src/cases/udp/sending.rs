@@ -1,6 +1,7 @@
 //! Sending.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use poll_core::Backend;
@@ -246,6 +247,48 @@ pub fn answers_before_a_close_are_sent<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_out(&mut lp);
     assert_eq!(told.take(), [true; 50]);
     assert_eq!(numbers_of(&outside, 50), (0..50).collect::<Vec<_>>());
+    finish(lp);
+    Ok(())
+}
+
+/// A panic comes out of `run`, and takes neither the answers with it that were sent before, nor
+/// the callbacks of other sends.
+pub fn a_panic_takes_no_sends_with_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, (outside, from)) = (new_loop(lab)?, outsider());
+    let ((udp, to), told) = (bound(&mut lp), Log::default());
+    send_numbers(to, 0..40);
+    let start = |lp: &mut Loop<T>| {
+        let log = told.clone();
+        udp.recv_start(lp, move |lp, udp, datagram| {
+            let (number, log) = (datagram.expect("a datagram").data[0], log.clone());
+            let callback = move |_: &mut Loop<T>, _, result: io::Result<()>, _| {
+                result.expect("an answer");
+                log.push(number);
+                if number == 10 {
+                    resume_unwind(Box::new("in the callback of a send"));
+                }
+            };
+            udp.send(lp, vec![number], from, callback).unwrap();
+            match number {
+                20 => resume_unwind(Box::new("in the callback of a datagram")),
+                39 => udp.close(lp).unwrap(),
+                _ => {}
+            }
+        })
+        .unwrap();
+    };
+    start(&mut lp);
+    let mut panics = 0;
+    while let Err(_panic) = catch_unwind(AssertUnwindSafe(|| lp.run(RunMode::Default))) {
+        panics += 1;
+        // A panic in its own callback has stopped the receiving.
+        if !udp.is_closing(&lp) && udp.recv_stop(&mut lp).is_ok() {
+            start(&mut lp);
+        }
+    }
+    assert_eq!(panics, 2, "both come out");
+    assert_eq!(told.take(), (0..40).collect::<Vec<_>>(), "all are told, once");
+    assert_eq!(numbers_of(&outside, 40), (0..40).collect::<Vec<_>>(), "and were sent");
     finish(lp);
     Ok(())
 }
