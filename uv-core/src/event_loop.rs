@@ -453,7 +453,7 @@ impl<B: Backend> Loop<B> {
             self.update_time();
             let dispatched = self.dispatch();
             self.meters.count_events(dispatched, !blocks);
-            if dispatched > 0 || !blocks {
+            if dispatched > 0 || !blocks || !self.pending.is_empty() {
                 return Ok(());
             }
             if let Some(deadline) = deadline {
@@ -478,6 +478,8 @@ impl<B: Backend> Loop<B> {
         if measures {
             self.meters.begin_idle();
         }
+        // A write of nothing is over when it is its turn: its callback is not to wait.
+        let timeout = if self.pending.is_empty() { timeout } else { Some(Duration::ZERO) };
         let result = self.backend.wait(timeout, &mut self.operations.events);
         if measures {
             self.meters.end_idle();

@@ -43,8 +43,15 @@ fn echo_on<B: Backend>(mut lp: Loop<B>) {
     let counted = Rc::clone(&count);
     let connected = move |lp: &mut Loop<B>, client: Tcp, result: std::io::Result<()>| {
         result.unwrap();
-        client.write(lp, vec![7; SIZE], |_, _, result, _| result.unwrap()).unwrap();
-        client.shutdown(lp, |_, _, result| result.unwrap()).unwrap();
+        // Nothing at all is written, too, and told of while the loop has nothing else to do.
+        lp.defer(move |lp| {
+            let nothing = client.write(lp, "", move |lp, client, result, _| {
+                result.unwrap();
+                client.write(lp, vec![7; SIZE], |_, _, result, _| result.unwrap()).unwrap();
+                client.shutdown(lp, |_, _, result| result.unwrap()).unwrap();
+            });
+            nothing.unwrap();
+        });
         pull(lp, client, vec![0; 10_000], counted);
     };
     client.connect(&mut lp, address, connected).unwrap();
