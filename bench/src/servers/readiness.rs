@@ -11,6 +11,9 @@ use poll_core::RawSource;
 use super::{READ_SIZE, Service};
 use crate::pollers::{Interest, Poller};
 
+/// How often one connection is read in its turn, as libuv does it.
+const READS: usize = 32;
+
 struct Connection {
     stream: TcpStream,
     /// What could not be written yet. Nothing is read meanwhile.
@@ -88,6 +91,7 @@ impl<P: Poller> Connections<P> {
     /// Reads and serves what is there; false at the end of the connection.
     fn read(&mut self, number: usize) -> io::Result<bool> {
         let Some(Some(connection)) = self.open.get_mut(number) else { return Ok(true) };
+        let mut reads = 0;
         loop {
             let read = match connection.stream.read(&mut self.buffer) {
                 Ok(0) => return Ok(false),
@@ -106,8 +110,10 @@ impl<P: Poller> Connections<P> {
                     return Ok(true);
                 }
             }
-            // A short read has found all there was, and what comes is a change.
-            if !P::EDGE || read < self.buffer.len() {
+            // A short read has found all there was, and what comes is a change. Where it would
+            // be reported again, others get their turn.
+            reads += 1;
+            if read < self.buffer.len() || (!P::EDGE && reads == READS) {
                 return Ok(true);
             }
         }
