@@ -170,7 +170,7 @@ handles! {
     /// A [`Udp`].
     Udp "udp";
     /// An [`FsEvent`].
-    FsEvent "fs event";
+    FsEvent "fs_event";
     /// A [`Tty`].
     Tty "tty";
     /// A [`Process`].

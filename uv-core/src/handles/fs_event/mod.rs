@@ -20,6 +20,9 @@ use crate::{Loop, error};
 
 pub(crate) use notices::{Notice, Notices, Watcher, What};
 
+/// How often changes of the past are read before a handle starts.
+const READS_BEFORE_START: usize = 64;
+
 bitflags! {
     /// How an [`FsEvent`] watches.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -224,8 +227,15 @@ impl<B: Backend> Loop<B> {
         path: &Path,
         flags: FsEventFlags,
     ) -> io::Result<Watcher> {
-        // What has come already is for those who watched before.
-        self.collect_changes();
+        // What has come already is for those who watched before: all of it, unless somebody
+        // makes changes faster than they can be read.
+        for _ in 0..READS_BEFORE_START {
+            let count = self.fs_events.notices.len();
+            self.collect_changes();
+            if self.fs_events.notices.len() == count {
+                break;
+            }
+        }
         if !self.fs_events.notices.is_empty() {
             self.notifier.notify(Notes::CHANGES)?;
         }
