@@ -81,9 +81,15 @@ fn fork(plan: &mut Plan, with_pidfd: bool) -> io::Result<Child> {
 
 #[cfg(target_os = "linux")]
 mod shared_memory {
+    use std::cell::Cell;
     use std::ptr;
 
     use super::*;
+
+    thread_local! {
+        /// The stack of the last child that this thread has started, for the next.
+        static SPARE: Cell<Option<Stack>> = const { Cell::new(None) };
+    }
 
     /// What the child has to say if it cannot execute its program.
     struct Start<'a> {
@@ -92,7 +98,8 @@ mod shared_memory {
     }
 
     pub(super) fn start(plan: &mut Plan, with_pidfd: bool) -> io::Result<Child> {
-        let stack = Stack::new()?;
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        let stack = spare.map_or_else(Stack::new, Ok)?;
         let mut start = Start { plan, error: 0 };
         let mut pidfd: libc::c_int = -1;
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
@@ -106,6 +113,8 @@ mod shared_memory {
         let pid = unsafe { libc::clone(run, stack.top(), flags, argument, &raw mut pidfd) };
         let failed = (pid == -1).then(io::Error::last_os_error);
         drop(blocked);
+        // The child has memory of its own now, or is gone. A thread that ends keeps none.
+        let _ = SPARE.try_with(|spare| spare.set(Some(stack)));
         if let Some(error) = failed {
             return Err(error);
         }
