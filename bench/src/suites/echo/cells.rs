@@ -14,7 +14,7 @@ impl Window {
     fn of(scale: Scale) -> Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),
-            Scale::Quick => (4, 14),
+            Scale::Quick => (3, 10),
             Scale::Full => (6, 40),
         };
         Window {

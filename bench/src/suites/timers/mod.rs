@@ -34,7 +34,7 @@ fn count_fired() {
 /// The suite. `which` backends it runs on: timers are the loop's, but the waits between
 /// them are the backend's.
 pub fn suite(scale: Scale, which: Which) -> Suite {
-    let count = scale.pick(200, 50_000, 1_000_000);
+    let count = scale.pick(200, 20_000, 1_000_000);
     let scenarios = vec![
         scenario("in order", which, in_order(count)),
         scenario("random", which, random(count)),
