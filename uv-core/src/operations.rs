@@ -61,6 +61,9 @@ pub(crate) enum Asker {
     StreamInput(Token),
     /// A stream that sends.
     StreamOutput(Token),
+    /// A pipe of Windows.
+    #[cfg(windows)]
+    Pipe(Token),
 }
 
 /// An operation in flight, as its handle sees it.
@@ -245,6 +248,8 @@ impl<B: Backend> Loop<B> {
             Asker::Task(request) => self.task_done(request, done.result),
             Asker::StreamInput(key) => self.stream_input_done(key, done),
             Asker::StreamOutput(key) => self.stream_output_done(key, done),
+            #[cfg(windows)]
+            Asker::Pipe(flight) => self.pipe_done(flight, done.result),
         }
     }
 

@@ -61,6 +61,11 @@ pub(crate) fn watches_new_directories_only() -> bool {
     is_here()
 }
 
+/// A name of a pipe can be bound by several: Wine does not heed who wants to be the first.
+pub(crate) fn shares_names_of_pipes() -> bool {
+    is_here()
+}
+
 #[cfg(unix)]
 fn is_here() -> bool {
     false

@@ -4,6 +4,10 @@ mod passing;
 
 use std::io;
 use std::path::{Path, PathBuf};
+#[cfg(windows)]
+use std::sync::Arc;
+#[cfg(windows)]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bitflags::bitflags;
 use poll_core::{Backend, Token};
@@ -80,6 +84,24 @@ pub(crate) struct PipeOptions {
     path: Option<Box<sys::BoundPath>>,
     /// It passes handles.
     pub(crate) passing: Option<Box<Passing>>,
+    /// How many clients a listener on Windows waits for at a time.
+    #[cfg_attr(not(windows), allow(dead_code, reason = "elsewhere the backlog says that"))]
+    pub(crate) instances: Option<usize>,
+    /// A connect waits for a server that is free.
+    #[cfg(windows)]
+    pub(crate) waits_for_instance: Option<GivenUp>,
+}
+
+/// Tells who waits on another thread that nobody wants it any more.
+#[cfg(windows)]
+#[derive(Debug, Default)]
+pub(crate) struct GivenUp(Arc<AtomicBool>);
+
+#[cfg(windows)]
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl StreamKey for Pipe {
@@ -98,9 +120,8 @@ impl StreamKey for Pipe {
             let why = "a pipe that passes handles is a connection: it cannot listen";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let name = slot.socket.as_ref().map(|socket| socket.local_addr());
-        match name.transpose()?.map(|address| sys::pipe_name(&address)) {
-            Some(name) if !name.as_os_str().is_empty() => Ok(()),
+        match slot.socket.as_ref().map(sys::can_listen).transpose()? {
+            Some(true) => Ok(()),
             _ => {
                 let why = "a pipe that listens needs a name: bind it first";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
@@ -133,6 +154,7 @@ impl Pipe {
     ///
     /// The kernel's.
     pub fn pair<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Pipe, Pipe)> {
+        sys::pipes_work_on(&lp.backend)?;
         let (one, other) = sys::pipe_sockets()?;
         let mut open = |socket| Pipe(lp.new_stream(Kind::Pipe, Some(socket)));
         Ok((open(one), open(other)))
@@ -160,7 +182,8 @@ impl Pipe {
     ///
     /// The kernel's.
     pub fn one_way<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Pipe, Pipe)> {
-        let (reader, writer) = sys::plain_pipe([true; 2])?;
+        sys::pipes_work_on(&lp.backend)?;
+        let (reader, writer) = sys::plain_pipe([false; 2])?;
         let (reader, writer) = (sys::adopt(reader)?, sys::adopt(writer)?);
         let mut open = |adopted| {
             let pipe = Pipe::new(lp);
@@ -201,6 +224,7 @@ impl Pipe {
             let why = "the handle has a descriptor already";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
+        sys::pipes_work_on(&lp.backend)?;
         let adopted = sys::adopt(pipe.into())?;
         self.take(lp, adopted)
     }
@@ -229,14 +253,9 @@ impl Pipe {
     /// name where there are none, and the kernel's own.
     pub fn bind<B: Backend>(self, lp: &mut Loop<B>, name: impl AsRef<Path>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        let address = sys::pipe_address(name.as_ref())?;
-        let made = match slot.socket {
-            Some(_) => None,
-            None => Some(sys::pipe_socket()?.into()),
-        };
-        let Some(socket) = made.as_ref().or(slot.socket.as_ref()) else { return Ok(()) };
-        socket.bind(&address).map_err(sys::bind_error)?;
-        slot.pipe.path = sys::BoundPath::of(name.as_ref()).map(Box::new);
+        sys::pipes_work_on(&lp.backend)?;
+        let (made, path) = sys::bind_pipe(slot.socket.as_ref(), name.as_ref())?;
+        slot.pipe.path = path.map(Box::new);
         if made.is_some() {
             slot.socket = made;
         }
@@ -266,18 +285,44 @@ impl Pipe {
         if slot.flags.intersects(Flags::READABLE | Flags::WRITABLE) {
             return Err(io::Error::from_raw_os_error(code::EISCONN));
         }
-        let address = sys::pipe_address(name.as_ref())?;
-        let socket = match slot.socket.take() {
-            Some(socket) => socket,
-            None => sys::pipe_socket()?.into(),
-        };
-        let known = match socket.connect(&address) {
-            Err(error) if sys::is_connecting(&error) => None,
-            result => Some(result),
-        };
-        slot.socket = Some(socket);
+        sys::pipes_work_on(&lp.backend)?;
         let told = move |lp: &mut Loop<B>, (key, result)| callback(lp, Pipe(key), result);
+        let known = match sys::connect_pipe(&mut slot.socket, name.as_ref())? {
+            sys::Connecting::Known(result) => Some(result),
+            sys::Connecting::UnderWay => None,
+            #[cfg(windows)]
+            sys::Connecting::Busy(wait) => {
+                let given_up =
+                    Arc::clone(&slot.pipe.waits_for_instance.insert(GivenUp::default()).0);
+                lp.queue_work(
+                    move || wait.wait(&given_up),
+                    move |lp, waited| lp.pipe_opened(self.0, waited),
+                )?;
+                None
+            }
+        };
         lp.begin_connect(self.0, known, Once::new(told))
+    }
+
+    /// How many clients a listener on Windows can have that are not accepted yet, 4 unless said
+    /// otherwise; counts from the next [`listen`](Stream::listen) on. Elsewhere the backlog says
+    /// that, and this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, or for none.
+    pub fn set_pending_instances<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        instances: usize,
+    ) -> io::Result<()> {
+        let slot = lp.streams.open(self.0)?;
+        if instances == 0 {
+            let why = "a listener without an instance cannot be connected to";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        slot.pipe.instances = Some(instances);
+        Ok(())
     }
 
     /// Lets every user of the machine connect to a pipe that is [bound](Pipe::bind) to a path,
@@ -310,7 +355,7 @@ impl Pipe {
     ///
     /// `NotFound` for a stale key, `NotConnected` without a socket, and the kernel's.
     pub fn local_name<B: Backend>(self, lp: &Loop<B>) -> io::Result<PathBuf> {
-        Ok(sys::pipe_name(&self.socket(lp)?.local_addr()?))
+        sys::local_name(self.socket(lp)?)
     }
 
     /// The name that its peer is bound to, empty if it has none: that of the listener, seen
@@ -320,7 +365,7 @@ impl Pipe {
     ///
     /// As [`local_name`](Pipe::local_name), and `NotConnected` without a peer.
     pub fn peer_name<B: Backend>(self, lp: &Loop<B>) -> io::Result<PathBuf> {
-        Ok(sys::pipe_name(&self.socket(lp)?.peer_addr()?))
+        sys::peer_name(self.socket(lp)?)
     }
 
     fn socket<B: Backend>(self, lp: &Loop<B>) -> io::Result<&sys::Transport> {

@@ -15,7 +15,7 @@ pub(super) fn descriptor<B: Backend>(handle: AnyHandle, lp: &Loop<B>) -> io::Res
     let descriptor = match handle {
         AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
             let slot = lp.streams.slots.get(key).ok_or_else(error::stale)?;
-            slot.socket.as_ref().map(|socket| RawSource::of(&**socket))
+            slot.socket.as_ref().and_then(|socket| socket.source().ok())
         }
         AnyHandle::Udp(_) => lp.udps.get(key).ok_or_else(error::stale)?.source(),
         AnyHandle::Poll(_) => lp.polls.get(key).ok_or_else(error::stale)?.watched(),

@@ -123,7 +123,7 @@ impl Tcp {
     /// The kernel's.
     pub fn pair<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Tcp, Tcp)> {
         let (one, other) = sys::socket_pair()?;
-        let mut open = |socket| Tcp(lp.new_stream(Kind::Tcp, Some(socket)));
+        let mut open = |socket: Socket| Tcp(lp.new_stream(Kind::Tcp, Some(socket.into())));
         Ok((open(one), open(other)))
     }
 

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::io;
 
 use poll_core::{Backend, Token};
-use socket2::Socket;
 
 use super::{Flags, Stream};
 use crate::callback::{Once, Repeated};
 use crate::operations::Done;
+use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
 /// Connections that one readiness event accepts: while the callback takes them at once.
@@ -22,9 +22,9 @@ pub(crate) struct Listener<B: Backend> {
     has_callback: bool,
     /// A connection that the callback was told of and nobody has taken. Until then no other is
     /// accepted: they wait in the kernel.
-    waiting: Option<Socket>,
+    waiting: Option<Transport>,
     /// Connections that operations have accepted before they could be told not to.
-    queue: VecDeque<Socket>,
+    queue: VecDeque<Transport>,
     /// Requests to accept, which are served before the callback is.
     requests: VecDeque<Once<B, Accepted>>,
     /// The listener failed: it accepts no more.
@@ -126,7 +126,7 @@ pub(super) fn accept<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io::
         Some(socket) => socket,
         None if listener.has_callback => return Err(io::ErrorKind::WouldBlock.into()),
         // Nobody else looks for connections: the kernel knows whether there is one.
-        None => sys::accept(slot.socket.as_ref().ok_or_else(error::not_connected)?)?,
+        None => slot.socket.as_ref().ok_or_else(error::not_connected)?.accept()?,
     };
     let kind = slot.kind;
     if more {
@@ -179,7 +179,7 @@ impl<B: Backend> Loop<B> {
                 return;
             }
             let Some(socket) = &slot.socket else { return };
-            match sys::accept(socket) {
+            match socket.accept() {
                 Ok(accepted) => {
                     if let Some(listener) = &mut slot.listener {
                         listener.exhausted = false;
@@ -212,7 +212,7 @@ impl<B: Backend> Loop<B> {
         match accepted {
             Some(Ok(socket)) => {
                 if let Some(listener) = &mut slot.listener {
-                    listener.queue.push_back(socket);
+                    listener.queue.push_back(socket.into());
                 }
                 self.accept_queued(key);
             }
@@ -238,7 +238,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    fn accepted(&mut self, key: Token, socket: Socket) {
+    fn accepted(&mut self, key: Token, socket: Transport) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         let kind = slot.kind;
         let Some(listener) = slot.listener.as_mut() else { return };
@@ -284,7 +284,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The error is not one connection's: nothing will come any more.
-    fn listener_failed(&mut self, key: Token, error: io::Error) {
+    pub(super) fn listener_failed(&mut self, key: Token, error: io::Error) {
         let Some(listener) = self.listener(key) else { return };
         listener.failed = true;
         match listener.requests.pop_front() {

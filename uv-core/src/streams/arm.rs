@@ -116,6 +116,10 @@ impl<B: Backend> Loop<B> {
 
     fn watch_stream(&mut self, key: Token, wanted: Ready) -> io::Result<()> {
         let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
+        #[cfg(windows)]
+        if slot.socket.as_ref().is_some_and(|socket| socket.pipe().is_some()) {
+            return self.arm_pipe(key, wanted);
+        }
         if wanted == slot.armed {
             return Ok(());
         }

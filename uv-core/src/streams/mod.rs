@@ -17,6 +17,8 @@ mod arm;
 mod arrivals;
 mod connect;
 mod outbox;
+#[cfg(windows)]
+mod overlapped;
 mod pace;
 mod passing;
 mod read;
@@ -31,7 +33,6 @@ use std::io;
 
 use bitflags::bitflags;
 use poll_core::{Backend, Ready, Token};
-use socket2::Socket;
 
 use crate::arena::Arena;
 use crate::callback::{Once, Repeated};
@@ -174,6 +175,9 @@ pub(crate) struct Streams<B: Backend> {
     arriving: Option<(Token, Arrival)>,
     /// Streams with writes that no operation sends yet.
     outbox: Vec<Token>,
+    /// Operations of pipes that are in flight.
+    #[cfg(windows)]
+    flights: Arena<overlapped::Flight>,
 }
 
 impl<B: Backend> Default for Streams<B> {
@@ -183,6 +187,8 @@ impl<B: Backend> Default for Streams<B> {
             transfers: Arena::default(),
             arriving: None,
             outbox: Vec::new(),
+            #[cfg(windows)]
+            flights: Arena::default(),
         }
     }
 }
@@ -211,7 +217,7 @@ fn open<B: Backend>(
 }
 
 impl<B: Backend> Loop<B> {
-    pub(crate) fn new_stream(&mut self, kind: Kind, socket: Option<Socket>) -> Token {
+    pub(crate) fn new_stream(&mut self, kind: Kind, socket: Option<Transport>) -> Token {
         let base = self.new_base();
         let connected =
             if socket.is_some() { Flags::READABLE | Flags::WRITABLE } else { Flags::empty() };
@@ -219,7 +225,7 @@ impl<B: Backend> Loop<B> {
             base,
             kind,
             flags: connected,
-            socket: socket.map(Transport::from),
+            socket,
             source: None,
             armed: Ready::NONE,
             input: None,
@@ -310,7 +316,11 @@ impl<B: Backend> Loop<B> {
             let socket = slot.socket.take();
             // Who listens gives up the address at once: another may want it.
             let held = slot.listener.is_none() && (slot.input.is_some() || slot.output.is_some());
-            slot.leaving = socket.filter(|_| held);
+            #[cfg(windows)]
+            let socket = self.leave_pipe(socket);
+            if let Some(slot) = self.streams.slots.get_mut(key) {
+                slot.leaving = socket.filter(|_| held);
+            }
         }
         // Last: dropping what it captured may be anything.
         drop((reader, peers, arrivals));

@@ -132,7 +132,7 @@ impl<B: Backend> Loop<B> {
         match handle {
             AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => {
                 let slot = self.streams.slots.get(handle.key()).ok_or_else(error::stale)?;
-                slot.socket.as_ref().map(|socket| RawSource::of(&**socket)).ok_or_else(closed)
+                slot.socket.as_ref().ok_or_else(closed)?.source()
             }
             AnyHandle::Udp(_) => {
                 let slot = self.udps.get(handle.key()).ok_or_else(error::stale)?;

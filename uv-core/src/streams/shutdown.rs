@@ -56,6 +56,8 @@ impl<B: Backend> Loop<B> {
         if let Some(source) = source {
             self.unwatch(source);
         }
+        #[cfg(windows)]
+        let socket = self.leave_pipe(socket);
         drop(socket);
         Ok(())
     }

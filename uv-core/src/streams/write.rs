@@ -91,7 +91,10 @@ impl<B: Backend> Loop<B> {
     ) -> io::Result<Token> {
         let later = self.sends_later(key);
         let (slot, transfers) = self.streams.open_with_transfers(key)?;
-        let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
+        // One that is connecting may have none yet.
+        if slot.socket.is_none() && !slot.flags.contains(Flags::CONNECTING) {
+            return Err(error::not_connected());
+        }
         if !slot.flags.contains(Flags::WRITABLE) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -105,10 +108,11 @@ impl<B: Backend> Loop<B> {
 
         let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
         let idle = !queued && !later && !slot.flags.contains(Flags::CONNECTING);
-        let mut progress = if idle && handles.is_empty() {
-            push(socket, &mut transfer, slot.flags.contains(Flags::BLOCKING))
-        } else {
-            Progress::Blocked
+        let mut progress = match &slot.socket {
+            Some(socket) if idle && handles.is_empty() => {
+                push(socket, &mut transfer, slot.flags.contains(Flags::BLOCKING))
+            }
+            _ => Progress::Blocked,
         };
         slot.write_queue_size += transfer.left;
         let write = transfers.insert(transfer);
@@ -233,17 +237,19 @@ impl<B: Backend> Loop<B> {
                 Progress::Blocked => break,
                 Progress::Refused(error) => self.finish_transfer(key, write, Some(error)),
                 Progress::Failed(error) => {
-                    // What is queued behind would follow half a write, if anything.
-                    let code = error.raw_os_error();
-                    let kind = error.kind();
-                    self.finish_transfer(key, write, Some(error));
-                    self.fail_writes(key, || {
-                        code.map_or_else(|| kind.into(), io::Error::from_raw_os_error)
-                    });
+                    self.writing_failed(key, write, error);
                     break;
                 }
             }
         }
+    }
+
+    /// A write has failed, and with it those that are queued behind: they would follow half a
+    /// write, if anything.
+    pub(super) fn writing_failed(&mut self, key: Token, write: Token, error: io::Error) {
+        let (code, kind) = (error.raw_os_error(), error.kind());
+        self.finish_transfer(key, write, Some(error));
+        self.fail_writes(key, || code.map_or_else(|| kind.into(), io::Error::from_raw_os_error));
     }
 
     /// Writes as much of the first write as goes now.
@@ -297,12 +303,14 @@ impl<B: Backend> Loop<B> {
     /// The socket of a stream that can be written, and where nothing waits to be.
     pub(super) fn idle_writer(&mut self, key: Token) -> io::Result<&Transport> {
         let slot = self.streams.open(key)?;
+        if slot.flags.contains(Flags::CONNECTING) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
         if !slot.flags.contains(Flags::WRITABLE) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
-        if queued || slot.flags.contains(Flags::CONNECTING) {
+        if !slot.writes.is_empty() || slot.write_queue_size > 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(socket)

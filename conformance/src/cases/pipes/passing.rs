@@ -17,11 +17,11 @@ use crate::support::files::Directory;
 use crate::support::limits::{open_descriptors, without_descriptors};
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::observe::SOON;
-use crate::support::pipes::{Name, bound_to};
+use crate::support::pipes::{A_LOT, Name, bound_to};
 use crate::support::rights::send_descriptors;
 use crate::support::sources::tcp_pair;
 use crate::support::streams::{
-    TOO_MUCH, any_port, bound, connected, finish, opened, outcome, refusal, run_until,
+    any_port, bound, connected, finish, opened, outcome, refusal, run_until,
 };
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
@@ -235,18 +235,18 @@ pub fn handles_go_once_with_a_large_write<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (one, other) = passing_pair(&mut lp);
     let ((tcp, _), told, got) = (bound(&mut lp), Log::default(), Log::default());
     let handles = [tcp.into(), tcp.into()];
-    one.write(&mut lp, vec![0; TOO_MUCH], told.written("before")).unwrap();
-    one.write_with_handles(&mut lp, vec![1; TOO_MUCH], &handles, told.written("large")).unwrap();
+    one.write(&mut lp, vec![0; A_LOT], told.written("before")).unwrap();
+    one.write_with_handles(&mut lp, vec![1; A_LOT], &handles, told.written("large")).unwrap();
     one.write(&mut lp, vec![2; 3], told.written("after")).unwrap();
     let (note, mut read) = (got.clone(), 0);
     other
         .read_start(&mut lp, move |lp, other, bytes| {
             let bytes = bytes.unwrap();
             while other.accept_pending(lp).is_ok_and(|handle| handle.close(lp).is_ok()) {
-                note.push((read..read + bytes.len()).contains(&TOO_MUCH));
+                note.push((read..read + bytes.len()).contains(&A_LOT));
             }
             read += bytes.len();
-            if read == 2 * TOO_MUCH + 3 {
+            if read == 2 * A_LOT + 3 {
                 other.close(lp).unwrap();
             }
         })
@@ -308,7 +308,7 @@ pub fn a_closed_handle_is_not_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
     let ((tcp, _), (kept, _), told) = (bound(&mut lp), bound(&mut lp), Log::default());
-    one.write(&mut lp, vec![0; TOO_MUCH], told.written("before")).unwrap();
+    one.write(&mut lp, vec![0; A_LOT], told.written("before")).unwrap();
     let tell = told.clone();
     let both = [kept.into(), tcp.into()];
     one.write_with_handles(&mut lp, "gone", &both, move |_, _, result, _| {
@@ -351,7 +351,7 @@ pub fn a_cancelled_write_passes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (one, other) = passing_pair(&mut lp);
     let ((tcp, _), (pipe, end), told) =
         (bound(&mut lp), Pipe::pair(&mut lp).unwrap(), Log::default());
-    one.write(&mut lp, vec![0; TOO_MUCH], told.written("before")).unwrap();
+    one.write(&mut lp, vec![0; A_LOT], told.written("before")).unwrap();
     let handles = [tcp.into()];
     let cancelled =
         one.write_with_handles(&mut lp, "never", &handles, told.written("never")).unwrap();
@@ -433,7 +433,7 @@ pub fn an_immediate_write_passes_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
     let ((tcp, _), got) = (bound(&mut lp), Log::default());
     let handles = [AnyHandle::from(tcp)];
     assert_eq!(one.try_write_with_handles(&mut lp, b"abc", &handles).unwrap(), 3);
-    one.write(&mut lp, vec![0; TOO_MUCH], |_, _, result, _| result.unwrap()).unwrap();
+    one.write(&mut lp, vec![0; A_LOT], |_, _, result, _| result.unwrap()).unwrap();
     let refused = one.try_write_with_handles(&mut lp, b"x", &handles);
     assert_eq!(refusal(refused), ErrorKind::WouldBlock);
     tcp.close(&mut lp).unwrap();

@@ -8,10 +8,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use poll_core::RawSource;
-use socket2::{Domain, SockAddr, Socket};
+use poll_core::{Backend, RawSource};
+use socket2::{Domain, SockAddr};
 
-use super::sockets::{socket_pair, stream_socket};
+use super::sockets::{is_connecting, socket_pair, stream_socket};
 use super::{Transport, set_nonblocking};
 
 /// A descriptor that is nobody else's: what [`Pipe::open`](crate::Pipe::open) takes over.
@@ -64,7 +64,7 @@ pub(super) fn file_type(fd: &OwnedFd) -> io::Result<libc::mode_t> {
 }
 
 /// The address of a name; never a part of it.
-pub(crate) fn pipe_address(name: &Path) -> io::Result<SockAddr> {
+fn pipe_address(name: &Path) -> io::Result<SockAddr> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     match name.as_os_str().as_bytes() {
         [] => invalid("a pipe's name is not empty"),
@@ -82,7 +82,7 @@ pub(crate) fn pipe_address(name: &Path) -> io::Result<SockAddr> {
 }
 
 /// The name in an address: empty if it has none, with a leading NUL if it is abstract.
-pub(crate) fn pipe_name(address: &SockAddr) -> PathBuf {
+fn pipe_name(address: &SockAddr) -> PathBuf {
     if let Some(path) = address.as_pathname() {
         return path.into();
     }
@@ -92,9 +92,60 @@ pub(crate) fn pipe_name(address: &SockAddr) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
-/// A socket that has no name yet, does not block and is closed by `exec`.
-pub(crate) fn pipe_socket() -> io::Result<Socket> {
-    stream_socket(Domain::UNIX)
+/// Pipes work on every backend.
+pub(crate) fn pipes_work_on<B: Backend>(_backend: &B) -> io::Result<()> {
+    Ok(())
+}
+
+/// Binds what there is, or else a socket that is made for it. A path that has appeared is to be
+/// removed.
+pub(crate) fn bind_pipe(
+    socket: Option<&Transport>,
+    name: &Path,
+) -> io::Result<(Option<Transport>, Option<BoundPath>)> {
+    let address = pipe_address(name)?;
+    let made = if socket.is_none() { Some(stream_socket(Domain::UNIX)?.into()) } else { None };
+    if let Some(socket) = made.as_ref().or(socket) {
+        socket.bind(&address).map_err(bind_error)?;
+    }
+    Ok((made, BoundPath::of(name)))
+}
+
+/// How far a connect came.
+pub(crate) enum Connecting {
+    /// How it went.
+    Known(io::Result<()>),
+    /// The kernel goes on by itself.
+    UnderWay,
+}
+
+/// Connects what there is, or else a socket that is made for it. If that fails it can be tried
+/// again.
+pub(crate) fn connect_pipe(socket: &mut Option<Transport>, name: &Path) -> io::Result<Connecting> {
+    let address = pipe_address(name)?;
+    let socket = match socket {
+        Some(socket) => socket,
+        None => socket.insert(stream_socket(Domain::UNIX)?.into()),
+    };
+    Ok(match socket.connect(&address) {
+        Err(error) if is_connecting(&error) => Connecting::UnderWay,
+        result => Connecting::Known(result),
+    })
+}
+
+/// True if the pipe has a name to listen at.
+pub(crate) fn can_listen(transport: &Transport) -> io::Result<bool> {
+    Ok(!local_name(transport)?.as_os_str().is_empty())
+}
+
+/// The name of this side.
+pub(crate) fn local_name(transport: &Transport) -> io::Result<PathBuf> {
+    Ok(pipe_name(&transport.local_addr()?))
+}
+
+/// The name of the other side.
+pub(crate) fn peer_name(transport: &Transport) -> io::Result<PathBuf> {
+    Ok(pipe_name(&transport.peer_addr()?))
 }
 
 /// A path that `bind` has made; removed when this is dropped, unless it has become another's
@@ -108,7 +159,7 @@ pub(crate) struct BoundPath {
 
 impl BoundPath {
     /// The path of a socket that was just bound; `None` if its name is no path.
-    pub(crate) fn of(name: &Path) -> Option<BoundPath> {
+    fn of(name: &Path) -> Option<BoundPath> {
         let file = file_at(name)?;
         Some(BoundPath { path: name.into(), file })
     }
@@ -143,7 +194,7 @@ pub(crate) fn let_everybody(path: &Path, read: bool, write: bool) -> io::Result<
 }
 
 /// Windows' word for a directory that is not there, which libuv has everywhere.
-pub(crate) fn bind_error(error: io::Error) -> io::Error {
+fn bind_error(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::ENOENT) => io::Error::from_raw_os_error(libc::EACCES),
         _ => error,
@@ -164,6 +215,6 @@ pub(crate) fn plain_pipe(blocking: [bool; 2]) -> io::Result<(OwnedPipe, OwnedPip
 }
 
 /// Two ends of one connection that do not block.
-pub(crate) fn pipe_sockets() -> io::Result<(Socket, Socket)> {
-    socket_pair()
+pub(crate) fn pipe_sockets() -> io::Result<(Transport, Transport)> {
+    socket_pair().map(|(one, other)| (one.into(), other.into()))
 }

@@ -6,10 +6,11 @@ use std::net::Shutdown;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use poll_core::RawSource;
 use socket2::Socket;
 
-use super::SEND_FLAGS;
 use super::tty::{Saved, is_hung_up};
+use super::{SEND_FLAGS, accept};
 
 /// The descriptor of a stream. All have the verbs of [`Socket`]; those that only sockets
 /// know fail on others.
@@ -74,6 +75,16 @@ impl Transport {
     /// True if `recv` and `send` are for it.
     pub(crate) fn is_socket(&self) -> bool {
         self.is_socket
+    }
+
+    /// What others call it.
+    pub(crate) fn source(&self) -> io::Result<RawSource> {
+        Ok(RawSource::of(&*self.socket))
+    }
+
+    /// Accepts a connection that does not block and is closed by `exec`.
+    pub(crate) fn accept(&self) -> io::Result<Transport> {
+        accept(&self.socket).map(Transport::from)
     }
 
     /// Reads once.

@@ -32,8 +32,9 @@ pub(crate) use passing::{
 };
 
 pub(crate) use pipes::{
-    Adopted, BoundPath, OwnedPipe, adopt, bind_error, let_everybody, pipe_address, pipe_name,
-    pipe_socket, pipe_sockets, plain_pipe,
+    Adopted, BoundPath, Channel, Chunk, Connecting, INSTANCES, NamedPipe, OwnedPipe, Server,
+    Waited, adopt, bind_pipe, can_listen, connect_pipe, let_everybody, local_name, peer_name,
+    pipe_sockets, pipes_work_on, plain_pipe,
 };
 
 pub(crate) use process::{

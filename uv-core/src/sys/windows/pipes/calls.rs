@@ -1,0 +1,282 @@
+//! The calls.
+
+use std::fmt;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::windows::ffi::OsStrExt;
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+use std::path::Path;
+use std::ptr;
+
+use poll_core::RawBufs;
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE, ERROR_INVALID_NAME, ERROR_IO_PENDING,
+    ERROR_PATH_NOT_FOUND, ERROR_PIPE_BUSY, ERROR_PIPE_NOT_CONNECTED, GENERIC_READ, GENERIC_WRITE,
+    HANDLE, INVALID_HANDLE_VALUE, WAIT_TIMEOUT,
+};
+use windows_sys::Win32::Networking::WinSock::WSABUF;
+use windows_sys::Win32::Storage::FileSystem::{
+    CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
+    FILE_TYPE_PIPE, FILE_WRITE_ATTRIBUTES, GetFileType, OPEN_EXISTING, PIPE_ACCESS_DUPLEX,
+    PIPE_ACCESS_INBOUND, ReadFile, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
+};
+use windows_sys::Win32::System::IO::{GetOverlappedResult, OVERLAPPED};
+use windows_sys::Win32::System::Pipes::{
+    CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
+    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT, PeekNamedPipe, WaitNamedPipeW,
+};
+use windows_sys::Win32::System::Threading::CreateEventW;
+
+/// How much the kernel keeps for each direction, and how much is written at once.
+const ROOM: usize = 64 * 1024;
+
+/// Which directions an end has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Both,
+    Read,
+    Write,
+}
+
+impl Access {
+    /// What the other end has.
+    pub(super) fn opposite(self) -> Access {
+        match self {
+            Access::Both => Access::Both,
+            Access::Read => Access::Write,
+            Access::Write => Access::Read,
+        }
+    }
+}
+
+/// Which instance of a name is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instances {
+    /// The first: the name is free before.
+    First,
+    /// One more.
+    Another,
+    /// The first and last one, of a pair.
+    Only { overlapped: bool },
+}
+
+fn wide(name: &Path) -> Vec<u16> {
+    name.as_os_str().encode_wide().chain([0]).collect()
+}
+
+fn owned(handle: HANDLE) -> io::Result<OwnedHandle> {
+    match handle {
+        INVALID_HANDLE_VALUE => Err(io::Error::last_os_error()),
+        // SAFETY: it was just made, and is nobody else's.
+        handle => Ok(unsafe { OwnedHandle::from_raw_handle(handle) }),
+    }
+}
+
+/// Makes an instance of a pipe, for a server.
+pub(super) fn create(name: &Path, access: Access, which: Instances) -> io::Result<OwnedHandle> {
+    let access = if access == Access::Both { PIPE_ACCESS_DUPLEX } else { PIPE_ACCESS_INBOUND };
+    let first = if which == Instances::Another { 0 } else { FILE_FLAG_FIRST_PIPE_INSTANCE };
+    let (overlapped, count) = match which {
+        Instances::Only { overlapped: false } => (0, 1),
+        Instances::Only { overlapped: true } => (FILE_FLAG_OVERLAPPED, 1),
+        _ => (FILE_FLAG_OVERLAPPED, PIPE_UNLIMITED_INSTANCES),
+    };
+    let remote = if count == 1 { PIPE_REJECT_REMOTE_CLIENTS } else { 0 };
+    let mode = PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | remote;
+    let (name, room, open) = (wide(name), ROOM as u32, access | first | overlapped);
+    // SAFETY: the name ends with a NUL; no other memory is passed.
+    let made =
+        unsafe { CreateNamedPipeW(name.as_ptr(), open, mode, count, room, room, 0, ptr::null()) };
+    owned(made).map_err(|error| match error.raw_os_error().map(|code| code as u32) {
+        Some(ERROR_ACCESS_DENIED | ERROR_PIPE_BUSY) if first != 0 => {
+            io::Error::new(io::ErrorKind::AddrInUse, error)
+        }
+        Some(ERROR_PATH_NOT_FOUND | ERROR_INVALID_NAME) => {
+            io::Error::from_raw_os_error(ERROR_ACCESS_DENIED as i32)
+        }
+        _ => error,
+    })
+}
+
+/// A client's end.
+pub(super) struct Opened {
+    pub(super) handle: OwnedHandle,
+}
+
+/// Opens a client's end, at once or not at all.
+pub(super) fn open(name: &Path, access: Access, overlapped: bool) -> io::Result<Opened> {
+    let rights = match access {
+        Access::Both => GENERIC_READ | GENERIC_WRITE,
+        Access::Read => GENERIC_READ | FILE_WRITE_ATTRIBUTES,
+        Access::Write => GENERIC_WRITE | FILE_READ_ATTRIBUTES,
+    };
+    // A server learns who its client is, and cannot act in its place.
+    let quality = SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
+    let flags = quality | if overlapped { FILE_FLAG_OVERLAPPED } else { 0 };
+    let (name, template) = (wide(name), ptr::null_mut());
+    // SAFETY: the name ends with a NUL; no other memory is passed.
+    let handle = unsafe {
+        CreateFileW(name.as_ptr(), rights, 0, ptr::null(), OPEN_EXISTING, flags, template)
+    };
+    Ok(Opened { handle: owned(handle)? })
+}
+
+/// True if all instances have clients.
+pub(super) fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ERROR_PIPE_BUSY as i32)
+}
+
+/// Waits a moment for an instance that is free.
+pub(super) fn wait_for_instance(name: &Path) {
+    let name = wide(name);
+    // SAFETY: the name ends with a NUL. Whatever it says, opening will say more.
+    unsafe { WaitNamedPipeW(name.as_ptr(), 100) };
+}
+
+/// Whether a handle can be read and written. What is no pipe is an error.
+pub(super) fn access_of(pipe: &OwnedHandle) -> io::Result<(bool, bool)> {
+    // SAFETY: a wrong handle is of an unknown type.
+    if unsafe { GetFileType(pipe.as_raw_handle()) } != FILE_TYPE_PIPE {
+        let why = "no pipe: files and consoles have other handles";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    if is_synchronous(pipe) {
+        let why = "the pipe was made without FILE_FLAG_OVERLAPPED, so that its calls block: \
+                   make it with `pipe_pair`";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(rights_of(pipe).map_or((true, true), |rights| {
+        (rights & FILE_READ_DATA != 0, rights & FILE_WRITE_DATA != 0)
+    }))
+}
+
+const FILE_READ_DATA: u32 = 1;
+const FILE_WRITE_DATA: u32 = 2;
+const FILE_ACCESS_INFORMATION: i32 = 8;
+const FILE_MODE_INFORMATION: i32 = 16;
+const FILE_SYNCHRONOUS_IO: u32 = 0x30;
+
+fn rights_of(pipe: &OwnedHandle) -> Option<u32> {
+    query(pipe, FILE_ACCESS_INFORMATION)
+}
+
+fn is_synchronous(pipe: &OwnedHandle) -> bool {
+    query(pipe, FILE_MODE_INFORMATION).is_some_and(|mode| mode & FILE_SYNCHRONOUS_IO != 0)
+}
+
+/// Asks for what is one number. `None` where the system does not know it.
+fn query(pipe: &OwnedHandle, class: i32) -> Option<u32> {
+    use windows_sys::Wdk::Storage::FileSystem::NtQueryInformationFile;
+    use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+    let (mut status, mut answer) = (MaybeUninit::<IO_STATUS_BLOCK>::zeroed(), 0_u32);
+    let (handle, place) = (pipe.as_raw_handle(), (&raw mut answer).cast());
+    // SAFETY: writes the status and one number, which is what these classes are.
+    let result = unsafe { NtQueryInformationFile(handle, status.as_mut_ptr(), place, 4, class) };
+    (result >= 0).then_some(answer)
+}
+
+/// Reads what there is without waiting for more.
+pub(super) fn read_what_is_there(pipe: &OwnedHandle, memory: &mut [u8]) -> io::Result<usize> {
+    let (handle, mut there) = (pipe.as_raw_handle(), 0);
+    let (none, no_room) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: writes one number.
+    let peeked = unsafe { PeekNamedPipe(handle, none, 0, ptr::null_mut(), &mut there, no_room) };
+    if peeked == 0 {
+        return at_the_end(io::Error::last_os_error());
+    }
+    if there == 0 {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let length = memory.len().min(there as usize) as u32;
+    EVENT
+        .with(|event| {
+            let mut overlapped =
+                OVERLAPPED { hEvent: event.as_ref()?.tagged(), ..Default::default() };
+            // SAFETY: the kernel fills no more than `length` bytes of `memory`, which is there: so
+            // much waits in the pipe, and nobody else reads it.
+            let read = unsafe {
+                ReadFile(handle, memory.as_mut_ptr(), length, ptr::null_mut(), &mut overlapped)
+            };
+            let error = io::Error::last_os_error();
+            if read == 0 && error.raw_os_error() != Some(ERROR_IO_PENDING as i32) {
+                return Some(at_the_end(error));
+            }
+            let mut count = 0;
+            // SAFETY: waits until the call above is over, and writes one number.
+            let done = unsafe { GetOverlappedResult(handle, &overlapped, &mut count, 1) };
+            Some(match done {
+                0 => at_the_end(io::Error::last_os_error()),
+                _ => Ok(count as usize),
+            })
+        })
+        .unwrap_or_else(|| Err(io::Error::from_raw_os_error(WAIT_TIMEOUT as i32)))
+}
+
+/// That the other side is gone is the end of file.
+fn at_the_end(error: io::Error) -> io::Result<usize> {
+    match error.raw_os_error().map(|code| code as u32) {
+        Some(ERROR_BROKEN_PIPE | ERROR_PIPE_NOT_CONNECTED) => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// An event for calls that are over at once, one a thread.
+struct Event(OwnedHandle);
+
+impl Event {
+    fn new() -> Option<Event> {
+        // SAFETY: no memory is passed: an event without a name that is reset by hand.
+        let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
+        // SAFETY: it was just made, and is nobody else's.
+        (!event.is_null()).then(|| Event(unsafe { OwnedHandle::from_raw_handle(event) }))
+    }
+
+    /// The event, marked so that no completion port is told.
+    fn tagged(&self) -> HANDLE {
+        self.0.as_raw_handle().map_addr(|event| event | 1)
+    }
+}
+
+thread_local! {
+    static EVENT: Option<Event> = Event::new();
+}
+
+/// Bytes on their way into a pipe. The kernel may read it from where it is: it is boxed, and
+/// its bytes do not move.
+pub(crate) struct Chunk {
+    bytes: Vec<u8>,
+    /// What the operation names: the bytes, as the kernel wants them to be named.
+    list: WSABUF,
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chunk({} bytes)", self.bytes.len())
+    }
+}
+
+impl Default for Chunk {
+    fn default() -> Chunk {
+        let list = WSABUF { len: 0, buf: ptr::null_mut() };
+        Chunk { bytes: Vec::with_capacity(ROOM), list }
+    }
+}
+
+impl Chunk {
+    /// Fills it with the first bytes of `bufs`, as many as there is room for.
+    pub(crate) fn fill(&mut self, bufs: &[io::IoSlice<'_>]) -> usize {
+        self.bytes.clear();
+        for buf in bufs {
+            let room = ROOM - self.bytes.len();
+            self.bytes.extend_from_slice(&buf[..buf.len().min(room)]);
+        }
+        self.list.len = self.bytes.len() as u32;
+        self.list.buf = self.bytes.as_mut_ptr();
+        self.bytes.len()
+    }
+
+    /// Names them for an operation.
+    pub(crate) fn lend(&self) -> RawBufs {
+        RawBufs { ptr: ptr::NonNull::from(&self.list).cast(), count: 1 }
+    }
+}
