@@ -1,5 +1,8 @@
 //! The examples run, and end well.
 
+// Each is a program of its own, with its own copy of what they share.
+#![allow(clippy::duplicate_mod)]
+
 #[path = "../examples/custom_backend.rs"]
 #[allow(dead_code)]
 mod custom_backend;
