@@ -19,7 +19,7 @@ pub(crate) const SEND_FLAGS: i32 = 0;
 pub(crate) const NO_BUFFER: i32 = WSAENOBUFS;
 
 /// Operations are better for any number of bytes: to wait for readiness is one as well.
-pub(crate) const MUCH_AT_ONCE: usize = usize::MAX;
+pub(crate) const MUCH_AT_ONCE: usize = isize::MAX as usize;
 
 /// What a request is told that was given up.
 pub(crate) const CANCELLED: i32 = WSAECANCELLED;
