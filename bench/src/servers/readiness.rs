@@ -110,10 +110,10 @@ impl<P: Poller> Connections<P> {
                     return Ok(true);
                 }
             }
-            // A short read has found all there was, and what comes is a change. Where it would
-            // be reported again, others get their turn.
+            // What is left is reported again, so others get their turn; but where only changes
+            // are reported, an end that came with the data would go unseen.
             reads += 1;
-            if read < self.buffer.len() || (!P::EDGE && reads == READS) {
+            if !P::EDGE && (read < self.buffer.len() || reads == READS) {
                 return Ok(true);
             }
         }

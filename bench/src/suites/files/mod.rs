@@ -9,6 +9,7 @@ mod threads;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::rc::Rc;
 
 use poll_core::Backend;
@@ -100,7 +101,10 @@ struct Temporary(io::Result<PathBuf>);
 
 impl Temporary {
     fn new() -> Temporary {
-        let path = std::env::temp_dir().join(format!("bench-files-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bench-files-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let content = vec![7; PIECE * PIECES as usize];
         Temporary(fs::write(&path, content).map(|()| path))
     }
