@@ -9,8 +9,8 @@ mod threads;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::Backend;
 
