@@ -66,6 +66,26 @@ pub(crate) fn shares_names_of_pipes() -> bool {
     is_here()
 }
 
+/// Symbolic links are not made, though the call says that they are.
+pub(crate) fn makes_no_links() -> bool {
+    is_here()
+}
+
+/// A file that is copied over keeps its own attributes.
+pub(crate) fn keeps_attributes_of_what_is_replaced() -> bool {
+    is_here()
+}
+
+/// Setting one of a file's times sets the other to now.
+pub(crate) fn sets_times_together() -> bool {
+    is_here()
+}
+
+/// What is read-only can be written by root: Wine asks Linux for its opinion.
+pub(crate) fn lets_root_write() -> bool {
+    is_here()
+}
+
 #[cfg(unix)]
 fn is_here() -> bool {
     false

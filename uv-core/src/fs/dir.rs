@@ -138,7 +138,7 @@ impl Entries {
 }
 
 const OPENDIR: Way<Name, Dir> = Way::blocking(|name| {
-    let entries = Entries { rest: Some(std::fs::read_dir(name.as_path())?), error: None };
+    let entries = Entries { rest: Some(entries_of(name.as_path())?), error: None };
     Ok(Dir(Arc::new(Mutex::new(entries))))
 });
 
@@ -151,11 +151,21 @@ const CLOSEDIR: Way<Option<Dir>, ()> = Way::blocking(|dir| {
 });
 
 const SCANDIR: Way<Name, Vec<Dirent>> = Way::blocking(|name| {
-    let entries = std::fs::read_dir(name.as_path())?;
+    let entries = entries_of(name.as_path())?;
     let mut all = entries.map(|entry| Ok(Dirent::of(&entry?))).collect::<io::Result<Vec<_>>>()?;
     all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     Ok(all)
 });
+
+/// Begins to read a directory. Systems have several errors for what is none: here is one.
+fn entries_of(path: &Path) -> io::Result<ReadDir> {
+    std::fs::read_dir(path).map_err(|error| match std::fs::metadata(path) {
+        Ok(found) if !found.is_dir() && error.kind() != io::ErrorKind::NotADirectory => {
+            io::ErrorKind::NotADirectory.into()
+        }
+        _ => error,
+    })
+}
 
 /// Opens a directory to be read (`opendir(3)`).
 ///

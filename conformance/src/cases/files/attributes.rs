@@ -10,6 +10,7 @@ use super::names::link_to;
 use super::{CREATE, ask, open};
 use crate::support::files::Directory;
 use crate::support::loops::new_loop;
+use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
 
 /// What a file is called by does not change what is known about it, nor who asks.
@@ -72,7 +73,8 @@ pub fn times_are_set_or_left<T: Backend>(lab: &Lab<T>) -> Verdict {
 
     ask(&mut lp, fs::futime(&file, SetTime::Omit, one)).expect("a file");
     let stat = ask(&mut lp, fs::stat(&path)).expect("a file");
-    assert_eq!((stat.accessed, stat.modified), (one, one), "one left, one set");
+    assert_eq!(stat.modified, one, "set");
+    assert!(stat.accessed == one || wine::sets_times_together(), "left: {:?}", stat.accessed);
 
     let before = SystemTime::now();
     ask(&mut lp, fs::utime(&path, other, SetTime::Now)).expect("a file");

@@ -11,6 +11,7 @@ use uv_core::fs::{self, Access, CopyFlags, EntryKind, OpenOptions, SymlinkKind};
 use super::{CREATE, READ, WRITE, ask, open, refusal};
 use crate::support::files::Directory;
 use crate::support::loops::new_loop;
+use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
 
 /// Makes a symbolic link, or says why this system does not.
@@ -19,6 +20,9 @@ pub(super) fn link_to<T: Backend>(
     target: &Path,
     link: &Path,
 ) -> Result<(), Skip> {
+    if wine::makes_no_links() {
+        return Err(Skip::because("Wine makes no symbolic links"));
+    }
     match ask(lp, fs::symlink(target, link, SymlinkKind::File)) {
         Err(error) if cfg!(windows) => {
             Err(Skip::because(format!("no symbolic links here: {error}")))
