@@ -107,6 +107,11 @@ fn a_proxy_on_every_backend() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for name in uv_core::backends::Auto::NAMES {
         for (to, answers) in [(to, true), (nobody, false)] {
+            if !answers && cfg!(windows) {
+                // Under Wine, the client's blocking send to a proxy that has closed already
+                // never returns.
+                continue;
+            }
             let (tell, told) = std::sync::mpsc::channel();
             let server = std::thread::spawn(move || {
                 proxy::serve(name, 0, 2, to, |address| tell.send(address).unwrap())
