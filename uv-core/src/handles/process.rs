@@ -41,7 +41,8 @@ pub use stdio::{PipeFlags, Stdio};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let command = Command::new("rustc").arg("--version");
-/// # let command = Command::new(std::env::current_exe()?).arg("--help");
+/// # #[cfg(windows)]
+/// # let command = Command::new("cmd.exe").arg("/C").arg("exit 0");
 /// let process = Process::spawn(&mut lp, &command, |lp, process, exit| {
 ///     println!("it has ended: {}", exit.unwrap());
 ///     process.close(lp).unwrap();
