@@ -157,7 +157,8 @@ pub fn is_provided_and_recycled<B: Backend>(lab: &Lab<B>) -> Verdict {
     submit(&mut backend, A, Op::RecvMulti { source: RawSource::of(&near), group: Group::ID });
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for round in 0..3 * Group::COUNT as u8 {
-        let text = vec![round; 1 + usize::from(round)];
+        // More than half of a buffer, which several messages may share.
+        let text = vec![round; Group::SIZE as usize / 2 + usize::from(round)];
         send(&far, &text);
         sent.extend_from_slice(&text);
         while received.len() < sent.len() {
