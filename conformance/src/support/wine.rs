@@ -76,8 +76,8 @@ pub(crate) fn keeps_attributes_of_what_is_replaced() -> bool {
     is_here()
 }
 
-/// Setting one of a file's times sets the other to now.
-pub(crate) fn sets_times_together() -> bool {
+/// A file's access time is not what it was set to, but the present.
+pub(crate) fn forgets_access_times() -> bool {
     is_here()
 }
 
