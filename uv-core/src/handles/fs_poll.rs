@@ -46,7 +46,8 @@ const LEAST: Duration = Duration::from_millis(1);
 ///     }
 /// })?;
 /// lp.run(RunMode::Default)?;
-/// # std::fs::remove_file(path)
+/// # std::fs::remove_file(path)?;
+/// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FsPoll(pub(crate) Token);
