@@ -87,8 +87,8 @@ impl Poller for HandSelect {
                 found[..words].copy_from_slice(&wanted[..words]);
             }
             let mut time = timeout.map(|timeout| libc::timeval {
-                tv_sec: timeout.as_secs() as libc::time_t,
-                tv_usec: timeout.subsec_micros() as libc::suseconds_t,
+                tv_sec: timeout.as_secs() as _,
+                tv_usec: timeout.subsec_micros() as _,
             });
             let time = time.as_mut().map_or(ptr::null_mut(), ptr::from_mut);
             let [read, write] = self.found.each_mut().map(|set| set.as_mut_ptr().cast());
