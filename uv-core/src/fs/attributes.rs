@@ -53,7 +53,7 @@ fn named<T>(path: &Path, rest: T) -> std::io::Result<(Name, T)> {
 /// fs::chmod(dir.join("a"), 0o444).perform()?;
 /// assert_eq!(fs::stat(dir.join("a")).perform()?.mode & 0o777, 0o444);
 /// # fs::chmod(dir.join("a"), 0o644).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -71,7 +71,7 @@ pub fn chmod(path: impl AsRef<Path>, mode: u32) -> Operation<Call<(Name, u32), (
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("chmod-XXXXXX")).perform()?;
 /// # let file = uv_core::fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// uv_core::fs::fchmod(&file, 0o600).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -152,7 +152,7 @@ pub fn lchown(
 /// let time = Timestamp { sec: 1_000_000_000, nsec: 0 };
 /// fs::utime(dir.join("a"), SetTime::Omit, time).perform()?;
 /// assert_eq!(fs::stat(dir.join("a")).perform()?.modified, time);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -176,7 +176,7 @@ pub fn utime(
 /// # let dir = fs::mkdtemp(std::env::temp_dir().join("utime-XXXXXX")).perform()?;
 /// # let file = fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// fs::futime(&file, SetTime::Now, SetTime::Now).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -200,7 +200,7 @@ pub fn futime(
 /// # let dir = fs::mkdtemp(std::env::temp_dir().join("utime-XXXXXX")).perform()?;
 /// # std::fs::write(dir.join("a"), "")?;
 /// fs::lutime(dir.join("a"), SetTime::Now, SetTime::Omit).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///

@@ -36,7 +36,7 @@ bitflags::bitflags! {
 /// let copy = dir.join("copy");
 /// fs::copyfile("Cargo.toml", &copy, CopyFlags::EXCLUSIVE).perform()?;
 /// assert_eq!(std::fs::read(&copy)?, std::fs::read("Cargo.toml")?);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///

@@ -25,7 +25,7 @@ use crate::sys::fs as sys;
 /// let (written, _) = fs::write(&file, "hello").perform();
 /// assert_eq!(written?, 5);
 /// fs::close(file).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
@@ -35,11 +35,10 @@ impl File {
     /// The descriptor or the handle.
     ///
     /// ```
-    /// # let file = uv_core::fs::File::from(std::fs::File::open(".")?);
+    /// # let file = uv_core::fs::File::from(std::fs::File::open("Cargo.toml")?);
     /// println!("open as {:?}", file.source());
     /// # std::io::Result::Ok(())
     /// ```
-    #[cfg_attr(windows, doc = "```ignore")]
     pub fn source(&self) -> RawSource {
         sys::source(&self.0)
     }
@@ -52,7 +51,7 @@ impl File {
     /// let file = uv_core::fs::File::from(std::fs::File::open(dir.join("a"))?);
     /// let file: std::fs::File = file.into_std().unwrap();
     /// # drop(file);
-    /// # std::fs::remove_dir_all(dir)?;
+    /// # drop(std::fs::remove_dir_all(dir));
     /// # std::io::Result::Ok(())
     /// ```
     ///
@@ -280,7 +279,7 @@ impl Action for Closing {
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("file-XXXXXX")).perform()?;
 /// # let file = uv_core::fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// uv_core::fs::fsync(&file).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -298,7 +297,7 @@ pub fn fsync(file: &File) -> Operation<Call<File, ()>> {
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("file-XXXXXX")).perform()?;
 /// # let file = uv_core::fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// uv_core::fs::fdatasync(&file).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -319,7 +318,7 @@ pub fn fdatasync(file: &File) -> Operation<Call<File, ()>> {
 /// # let file = fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// fs::ftruncate(&file, 1 << 32).perform()?;
 /// assert_eq!(fs::fstat(&file).perform()?.size, 1 << 32);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///

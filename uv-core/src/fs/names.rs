@@ -57,7 +57,7 @@ fn two(from: &Path, to: &Path) -> std::io::Result<(Name, Name)> {
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("names-XXXXXX")).perform()?;
 /// # std::fs::write(dir.join("a"), "")?;
 /// uv_core::fs::unlink(dir.join("a")).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -74,7 +74,7 @@ pub fn unlink(path: impl AsRef<Path>) -> Operation<Call<Name, ()>> {
 /// ```
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("names-XXXXXX")).perform()?;
 /// uv_core::fs::mkdir(dir.join("inner"), 0o755).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -108,7 +108,7 @@ pub fn rmdir(path: impl AsRef<Path>) -> Operation<Call<Name, ()>> {
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("names-XXXXXX")).perform()?;
 /// # std::fs::write(dir.join("a"), "")?;
 /// uv_core::fs::rename(dir.join("a"), dir.join("b")).perform()?;
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -129,7 +129,7 @@ pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> OnTwo {
 /// # std::fs::write(dir.join("a"), "")?;
 /// fs::link(dir.join("a"), dir.join("b")).perform()?;
 /// assert_eq!(fs::stat(dir.join("a")).perform()?.nlink, 2);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -151,7 +151,7 @@ pub fn link(from: impl AsRef<Path>, to: impl AsRef<Path>) -> OnTwo {
 /// fs::symlink("target", dir.join("link"), SymlinkKind::File).perform()?;
 /// assert_eq!(fs::readlink(dir.join("link")).perform()?.as_os_str(), "target");
 /// # }
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///

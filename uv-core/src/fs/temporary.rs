@@ -63,7 +63,7 @@ const MKSTEMP: Way<Name, (File, PathBuf)> = Way::blocking(|template| {
 /// let template = std::env::temp_dir().join("example-XXXXXX");
 /// let dir = uv_core::fs::mkdtemp(template).perform()?;
 /// assert!(dir.is_dir());
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///

@@ -63,7 +63,7 @@ pub fn read_at<T: IoBufMut + Send>(file: &File, buf: T, offset: u64) -> Operatio
 /// # let file = fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// let (count, _) = fs::write(&file, ["many ", "pieces"]).perform();
 /// assert_eq!(count?, 11);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -85,7 +85,7 @@ pub fn write<T: IoBuf + Send>(file: &File, buf: T) -> Operation<Writing<T>> {
 /// # let file = fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// let (count, _) = fs::write_at(&file, "behind a hole", 1 << 20).perform();
 /// assert_eq!(count?, 13);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///
@@ -224,7 +224,7 @@ impl<T: IoBuf + Send> Action for Writing<T> {
 /// # let to = fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// let from = fs::open("Cargo.toml", fs::OpenOptions::new().read(true)).perform()?;
 /// assert_eq!(fs::sendfile(&to, &from, 1, 7).perform()?, 7);
-/// # std::fs::remove_dir_all(dir)?;
+/// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
 ///

@@ -11,7 +11,8 @@ static TITLE: Mutex<Option<String>> = Mutex::new(None);
 /// The title of this process: what [`set_process_title`] was given last, else its first
 /// argument. On Windows, the title of the console's window.
 ///
-/// ```
+#[cfg_attr(not(windows), doc = "```")]
+#[cfg_attr(windows, doc = "```no_run")] // There may be no console.
 /// println!("{}", uv_core::system::process_title()?);
 /// # std::io::Result::Ok(())
 /// ```

@@ -51,12 +51,14 @@ impl Watcher {
         listener.set_nonblocking(true).expect("a listener that does not wait");
         let started = Instant::now();
         let stream = loop {
+            // First: one that has ended may have connected before.
+            let ended = process.wait(10);
             match listener.accept() {
                 Ok((stream, _)) => break stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => panic!("accept: {error}"),
             }
-            assert_eq!(process.wait(10), None, "the watcher has ended");
+            assert_eq!(ended, None, "the watcher has ended");
             assert!(started.elapsed() < PATIENCE, "the watcher does not start");
         };
         stream.set_nonblocking(false).expect("a stream that waits");
