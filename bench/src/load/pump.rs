@@ -72,8 +72,8 @@ fn finish(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_millis(SILENCE_MS as u64)))?;
     stream.shutdown(Shutdown::Write)?;
-    match { stream }.read(&mut [0])? {
-        0 => Ok(()),
-        _ => Err(wrong("a sink has answered".into())),
-    }
+    // Not one `read`: with a timeout, a signal that comes in between would end it.
+    let mut answer = Vec::new();
+    { stream }.read_to_end(&mut answer)?;
+    if answer.is_empty() { Ok(()) } else { Err(wrong("a sink has answered".into())) }
 }
