@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use poll_core::Backend;
@@ -167,8 +168,19 @@ fn polls<B: Backend>(name: &str, lp: &mut Loop<B>) {
     run(lp, RunMode::Default);
 }
 
+/// A thread allocates as it starts, which may be late on a busy machine: each has run a job.
+fn every_thread_runs<B: Backend>(lp: &mut Loop<B>, pool: &Pool) {
+    let all = Arc::new(Barrier::new(pool.threads()));
+    for _ in 0..pool.threads() {
+        let all = Arc::clone(&all);
+        lp.queue_work_on(pool, Lane::Cpu, move || drop(all.wait()), |_, _| {}).unwrap();
+    }
+    run(lp, RunMode::Default);
+}
+
 fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
     let pool = Pool::new(2).unwrap();
+    every_thread_runs(lp, &pool);
     let done = Rc::new(Cell::new(0_u64));
     allocates_nothing(&format!("{name}: work"), || {
         for lane in [Lane::Cpu, Lane::Slow] {
