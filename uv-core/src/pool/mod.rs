@@ -186,9 +186,10 @@ impl Shared {
                 state.waking = false;
                 continue;
             };
+            // Under the lock: a job that is queued no longer is active.
+            self.active.fetch_add(1, Ordering::Relaxed);
             self.wake_one(state);
             let slow = job.lane() == Lane::Slow;
-            self.active.fetch_add(1, Ordering::Relaxed);
             job.run_and_hand_back();
             self.active.fetch_sub(1, Ordering::Relaxed);
             state = self.lock();
