@@ -20,7 +20,7 @@ pub(crate) fn check(code: c_int) -> io::Result<()> {
     if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
 }
 
-/// Memory for handles or requests, allocated and touched.
+/// Memory for handles or requests.
 ///
 /// libuv keeps pointers into it: declare it before the [`Loop`], which is then dropped
 /// first and closes the handles.
@@ -30,12 +30,18 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T: Copy> Memory<T> {
-    /// Room for `count`.
+    /// Room for `count`, touched.
     pub(crate) fn new(count: usize) -> Memory<T> {
         let mut memory = Box::<[T]>::new_uninit_slice(count);
         for place in &mut memory {
             *place = MaybeUninit::zeroed();
         }
+        Memory { first: Box::into_raw(memory).cast(), count }
+    }
+
+    /// Room for `count`, as the allocator gives it: its pages may be new.
+    pub(crate) fn untouched(count: usize) -> Memory<T> {
+        let memory = Box::<[T]>::new_uninit_slice(count);
         Memory { first: Box::into_raw(memory).cast(), count }
     }
 

@@ -18,7 +18,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Groups and cases that run while no other does: they change or count what the
 /// whole process shares (descriptors, limits, children), or they measure time,
 /// which other cases would use up.
-const ALONE: [&str; 37] = [
+const ALONE: &[&str] = &[
     "embedding",
     "files::a_full_disk_takes_what_fits",
     "files::no_descriptor_is_left_behind",
@@ -64,7 +64,7 @@ static ROOM: RwLock<()> = RwLock::new(());
 /// The title of each point, from point 1 on: those of poll-core's
 /// [contract](poll_core#the-contract), then those of uv-core's
 /// [behaviour](uv_core#behaviour).
-pub const POINTS: [&str; 36] = [
+pub const POINTS: &[&str] = &[
     "Changes",
     "Deregistering",
     "Modes",

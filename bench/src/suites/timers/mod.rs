@@ -85,8 +85,8 @@ fn scenario(name: &str, which: Which, timeouts_ms: Rc<[u64]>) -> Scenario {
         figures: vec![
             figure(
                 "add",
-                "a timer is made and started. uv-core and the B-tree allocate here; libuv's \
-                 handles are in memory that was allocated and touched before",
+                "a timer is made and started, in memory that is new to everyone, as in libuv's \
+                 own benchmark",
             ),
             figure("stop", "started timers are stopped, in the order they were made"),
             figure("start", "stopped timers are started: no memory is new to anyone"),
