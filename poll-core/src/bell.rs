@@ -114,14 +114,6 @@ impl Wake for Bell {
     }
 }
 
-/// Would block: the buffer is full of rings, and one is enough.
-fn rung_already(result: io::Result<usize>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(unix)]
 mod ends {
     use std::io::{self, Read, Write};
@@ -148,7 +140,17 @@ mod ends {
         }
 
         pub(super) fn ring(&self) -> io::Result<()> {
-            super::rung_already((&self.rung).write(&[1]))
+            match (&self.rung).write(&[1]) {
+                // The buffer is full of rings, and one is enough.
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                _ => Ok(()),
+            }
+        }
+
+        /// Takes a ring; true if there was one.
+        #[cfg(test)]
+        pub(super) fn hear(&self) -> bool {
+            (&self.heard).read(&mut [0; 1]).is_ok_and(|count| count == 1)
         }
 
         pub(super) fn drain(&self) {
@@ -161,8 +163,15 @@ mod ends {
 mod ends {
     use std::io;
     use std::net::{Ipv4Addr, UdpSocket};
+    use std::thread;
+    use std::time::Duration;
 
     use crate::RawSource;
+
+    /// How often a ring that would block is tried again at once, and then how often after a
+    /// millisecond, before that is an error.
+    const AT_ONCE: u32 = 100;
+    const PATIENTLY: u32 = 1000;
 
     #[derive(Debug)]
     pub(super) struct Ends(UdpSocket);
@@ -180,7 +189,29 @@ mod ends {
         }
 
         pub(super) fn ring(&self) -> io::Result<()> {
-            super::rung_already(self.0.send(&[1]))
+            let mut tries = 0;
+            loop {
+                match self.0.send(&[1]) {
+                    // No proof of another ring that will be heard: a send may be refused, too,
+                    // while another thread is in the middle of one, whose datagram may have
+                    // been drained before this knock.
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        tries += 1;
+                        match tries {
+                            ..AT_ONCE => thread::yield_now(),
+                            AT_ONCE..PATIENTLY => thread::sleep(Duration::from_millis(1)),
+                            _ => return Err(error),
+                        }
+                    }
+                    sent => return sent.map(drop),
+                }
+            }
+        }
+
+        /// Takes a ring; true if there was one.
+        #[cfg(test)]
+        pub(super) fn hear(&self) -> bool {
+            self.0.recv(&mut [0; 1]).is_ok()
         }
 
         pub(super) fn drain(&self) {
@@ -205,6 +236,42 @@ mod tests {
         assert!(bell.sleep());
         bell.wake().unwrap();
         assert!(bell.wake_up(true));
+    }
+
+    /// Several ring at once, each as soon as its last ring was answered: a ring that is lost is
+    /// one that nobody answers.
+    #[test]
+    fn no_ring_of_several_is_lost() {
+        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+        use std::time::{Duration, Instant};
+        const RINGS: usize = if cfg!(miri) { 20 } else { 2_000 };
+        let (bell, ended) = (Bell::new().unwrap(), AtomicUsize::new(0));
+        let rung: [AtomicBool; 4] = Default::default();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            for rung in &rung {
+                scope.spawn(|| {
+                    for _ in 0..RINGS {
+                        rung.store(true, Ordering::SeqCst);
+                        bell.wake().unwrap();
+                        while rung.load(Ordering::SeqCst) {
+                            assert!(Instant::now() < deadline, "nobody answers");
+                            std::thread::yield_now();
+                        }
+                    }
+                    ended.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+            while ended.load(Ordering::SeqCst) < rung.len() {
+                let asleep = bell.sleep();
+                while asleep && !bell.0.ends.hear() && ended.load(Ordering::SeqCst) < rung.len() {
+                    assert!(Instant::now() < deadline, "a ring was lost");
+                    std::thread::yield_now();
+                }
+                bell.wake_up(true);
+                rung.iter().for_each(|rung| rung.store(false, Ordering::SeqCst));
+            }
+        });
     }
 
     #[test]
