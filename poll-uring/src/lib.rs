@@ -77,7 +77,8 @@
 //!
 //! Dropping a backend on another thread than the ring's is fine, too, and waits for
 //! operations in flight. A descriptor that one of them accepts or opens during that
-//! wait is left open.
+//! wait is left open, and so may be one that the kernel was to close, if that means to flush
+//! its file: as on network file systems.
 //!
 //! # Platforms
 //!
@@ -282,7 +283,7 @@ impl Backend for Uring {
     }
 
     fn supports(&self, kind: OpKind) -> bool {
-        ops::supports(&self.ring, kind)
+        self.ring.performs(kind)
     }
 
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
@@ -453,6 +454,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         if !self.ring.is_of_another_process() && self.end_operations().is_err() {
             // This is not the ring's thread. Closing the ring cancels, too.
+            self.ops.close_unsubmitted(&mut self.ring);
             self.ring.outlast();
         }
     }

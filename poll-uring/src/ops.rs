@@ -1,11 +1,11 @@
 //! Operations in flight, and how each becomes a submission entry.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags};
-use io_uring::{opcode, squeue};
+use io_uring::{Probe, opcode, squeue};
 use poll_core::{At, Event, Op, OpKind, RawBufs, RawSource, Ready, Shutdown, Table, Token};
 
 use crate::buffers::{Groups, Taker};
@@ -29,9 +29,18 @@ struct Flight {
     interest: Ready,
     /// Where an operation that was given a group finds buffers.
     group: u16,
-    /// The header of [`Op::RecvMsgMulti`], which the kernel may look at until the end.
-    header: Option<Header>,
+    kept: Kept,
     cancelled: bool,
+}
+
+/// What is kept for an operation.
+#[derive(Debug)]
+enum Kept {
+    Nothing,
+    /// The header of [`Op::RecvMsgMulti`], which the kernel may look at until the end.
+    Header(#[allow(dead_code, reason = "the kernel reads it")] Header),
+    /// What [`Op::Close`] closes, which is nobody else's any more, and the number of its entry.
+    Doomed(RawFd, u32),
 }
 
 #[derive(Debug)]
@@ -58,30 +67,32 @@ impl Ops {
         op: Op,
     ) -> io::Result<()> {
         let kind = op.kind();
-        let (entry, flight) = match supports(ring, kind).then(|| prepare(op)).flatten() {
+        let (entry, mut flight) = match ring.performs(kind).then(|| prepare(op)).flatten() {
             Some(prepared) => prepared,
             None => {
                 let why = format!("this kernel does not perform {kind:?}: use readiness instead");
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
-        if self.flights.is_taken(token) {
+        if let Kept::Doomed(_, number) = &mut flight.kept {
+            *number = ring.next_number();
+        }
+        let group = flight.group;
+        if self.flights.insert(token, flight).is_err() {
             let why = "an operation with this token is in flight";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
-        match kind {
-            OpKind::RecvMulti => groups.prepare(ring, flight.group, Taker::Streams)?,
-            OpKind::RecvMsgMulti => groups.prepare(ring, flight.group, Taker::Messages)?,
-            _ => {}
-        }
-        ring.tether()?;
         let entry = self.without_copy(ring, op).unwrap_or(entry);
         let entry = entry.user_data(UserData::Operation(token).to_u64());
-        // SAFETY: the caller keeps what the operation names, and `flight`, kept until
-        // the last completion, the header.
-        unsafe { ring.push(entry) }?;
-        let _free = self.flights.insert(token, flight);
-        Ok(())
+        let queued = prepare_group(ring, groups, kind, group)
+            .and_then(|()| ring.tether())
+            // SAFETY: the caller keeps what the operation names, and `flight`, kept until
+            // the last completion, the header.
+            .and_then(|()| unsafe { ring.push(entry) });
+        if queued.is_err() {
+            self.flights.remove(token);
+        }
+        queued
     }
 
     /// The entry for a send that is large enough not to be copied.
@@ -151,8 +162,24 @@ impl Ops {
             // nobody was told of it.
             drop(unsafe { OwnedFd::from_raw_fd(done.result) });
         }
+        if let Kept::Doomed(fd, _) = flight.kept
+            && done.result == -libc::ECANCELED
+        {
+            close(fd);
+        }
         if !done.more() {
             self.flights.remove(token);
+        }
+    }
+
+    /// For a ring that will not be entered again: closes what the kernel was not told to.
+    pub(crate) fn close_unsubmitted(&mut self, ring: &mut Ring) {
+        for (_, flight) in self.flights.iter() {
+            if let Kept::Doomed(fd, number) = flight.kept
+                && ring.is_unsubmitted(number)
+            {
+                close(fd);
+            }
         }
     }
 
@@ -164,14 +191,29 @@ impl Ops {
     }
 }
 
+/// Closes the descriptor of a close that the kernel has not performed.
+fn close(fd: RawFd) {
+    // SAFETY: whoever asked for the close has given the descriptor away.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+}
+
+/// Makes sure that the kernel has the group that an operation takes buffers of.
+fn prepare_group(ring: &Ring, groups: &mut Groups, kind: OpKind, group: u16) -> io::Result<()> {
+    match kind {
+        OpKind::RecvMulti => groups.prepare(ring, group, Taker::Streams),
+        OpKind::RecvMsgMulti => groups.prepare(ring, group, Taker::Messages),
+        _ => Ok(()),
+    }
+}
+
 fn cancel(token: Token) -> squeue::Entry {
     opcode::AsyncCancel::new(UserData::Operation(token).to_u64()).build()
 }
 
 /// True if the kernel performs operations of this kind.
-pub(crate) fn supports(ring: &Ring, kind: OpKind) -> bool {
+pub(crate) fn supports(probe: &Probe, kind: OpKind) -> bool {
     let needed = needed(kind);
-    !needed.is_empty() && needed.iter().all(|&code| ring.has(code))
+    !needed.is_empty() && needed.iter().all(|&code| probe.is_supported(code))
 }
 
 /// The kernel's operations that a kind needs. Multishot variants are flags, for which
@@ -210,8 +252,13 @@ fn needed(kind: OpKind) -> &'static [u8] {
 /// The entry for an operation, and what to remember of it. `None` for one that is not
 /// known here.
 fn prepare(op: Op) -> Option<(squeue::Entry, Flight)> {
-    let mut flight =
-        Flight { kind: op.kind(), interest: Ready::NONE, group: 0, header: None, cancelled: false };
+    let mut flight = Flight {
+        kind: op.kind(),
+        interest: Ready::NONE,
+        group: 0,
+        kept: Kept::Nothing,
+        cancelled: false,
+    };
     let entry = match op {
         Op::Poll { source, interest } => {
             flight.interest = interest;
@@ -225,8 +272,12 @@ fn prepare(op: Op) -> Option<(squeue::Entry, Flight)> {
             flight.group = group;
             let header = Header(Box::new(header(address_len, control_len)));
             let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
-            flight.header = Some(header);
+            flight.kept = Kept::Header(header);
             entry
+        }
+        Op::Close { source } => {
+            flight.kept = Kept::Doomed(source.fd(), 0);
+            opcode::Close::new(fd(source)).build()
         }
         _ => socket_entry(op).or_else(|| file_entry(op))?,
     };
@@ -300,7 +351,6 @@ fn file_entry(op: Op) -> Option<squeue::Entry> {
             .flags(flags | libc::O_CLOEXEC)
             .mode(mode)
             .build(),
-        Op::Close { source } => opcode::Close::new(fd(source)).build(),
         Op::Statx { at, flags, mask, out } => {
             opcode::Statx::new(dir(at), at.path.0.as_ptr(), out.as_ptr().cast())
                 .flags(flags)

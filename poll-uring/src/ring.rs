@@ -11,9 +11,10 @@ use std::{fmt, thread};
 
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
+use poll_core::OpKind;
 
-use crate::refusal;
 use crate::user_data::UserData;
+use crate::{ops, refusal};
 
 /// The largest submission queue that the kernel makes.
 const MAX_ENTRIES: u32 = 1 << 15;
@@ -70,6 +71,10 @@ pub(crate) struct Ring {
     /// Dropped by hand: in a forked child its memory is not there to be unmapped.
     uring: ManuallyDrop<IoUring>,
     probe: Probe,
+    /// A bit for each kind of operation that the kernel performs.
+    performs: u64,
+    /// How many entries were ever pushed, modulo 2³².
+    pushed: u32,
     /// False for a `SINGLE_ISSUER` ring that no thread owns yet.
     enabled: bool,
     /// Completions taken out of the ring to make room, to be told before its own.
@@ -93,9 +98,13 @@ impl Ring {
         }
         let mut probe = Probe::new();
         uring.submitter().register_probe(&mut probe).map_err(refusal::explain)?;
+        let performed = OpKind::ALL.iter().filter(|&&kind| ops::supports(&probe, kind));
+        let performs = performed.fold(0, |all, &kind| all | bit(kind));
         Ok(Ring {
             uring: ManuallyDrop::new(uring),
             probe,
+            performs,
+            pushed: 0,
             enabled,
             stash: VecDeque::new(),
             tether: None,
@@ -107,6 +116,22 @@ impl Ring {
     /// True if the kernel has this operation.
     pub(crate) fn has(&self, opcode: u8) -> bool {
         self.probe.is_supported(opcode)
+    }
+
+    /// True if the kernel performs operations of this kind.
+    pub(crate) fn performs(&self, kind: OpKind) -> bool {
+        self.performs & bit(kind) != 0
+    }
+
+    /// The number of the entry that is pushed next.
+    pub(crate) fn next_number(&self) -> u32 {
+        self.pushed
+    }
+
+    /// True if the kernel has not seen the entry of that number.
+    pub(crate) fn is_unsubmitted(&mut self, number: u32) -> bool {
+        let age = self.pushed.wrapping_sub(number) as usize;
+        (1..=self.uring.submission().len()).contains(&age)
     }
 
     /// True if a poll can report many times. Both came with Linux 5.13.
@@ -144,6 +169,7 @@ impl Ring {
         loop {
             // SAFETY: the caller keeps what the entry points to.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                self.pushed = self.pushed.wrapping_add(1);
                 return Ok(());
             }
             self.enter(0, None)?;
@@ -345,6 +371,10 @@ impl fmt::Debug for Ring {
             .field("enabled", &self.enabled)
             .finish_non_exhaustive()
     }
+}
+
+const fn bit(kind: OpKind) -> u64 {
+    1 << kind as u32
 }
 
 /// Tries the best flags first. What a kernel does not know is `EINVAL`. True if the

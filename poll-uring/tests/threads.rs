@@ -143,3 +143,79 @@ fn what_was_accepted_unseen_is_closed_with_the_backend() {
         assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
 }
+
+/// A peer that hears of the end of its connection knows that no descriptor of it is left.
+fn assert_closed(mut far: std::net::TcpStream) {
+    far.set_read_timeout(SOON).expect("a timeout");
+    let end = far.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
+}
+
+/// Submits a close of one end of a connection, whose other end it returns.
+fn submit_close(uring: &mut poll_uring::Uring, token: Token) -> std::net::TcpStream {
+    let (near, far) = tcp_pair();
+    // SAFETY: a close names no memory, and the descriptor is the operation's alone.
+    unsafe { uring.submit(token, Op::Close { source: RawSource::of(&near) }) }.expect("submitted");
+    std::mem::forget(near);
+    far
+}
+
+#[test]
+fn what_was_to_be_closed_is_closed_with_the_backend() {
+    for waits in [false, true] {
+        let Some(mut uring) = uring(8) else { return };
+        if waits {
+            assert_eq!(wait(&mut uring, Some(Duration::ZERO)), []);
+        }
+        let far = submit_close(&mut uring, TOKEN);
+        drop(uring);
+        assert_closed(far);
+    }
+}
+
+#[test]
+fn what_was_to_be_closed_is_closed_with_the_backend_elsewhere() {
+    // With more than the submission queue holds, the kernel has performed some.
+    for count in [1, 20] {
+        let Some(mut uring) = uring(8) else { return };
+        let owner = thread::spawn(move || {
+            assert_eq!(wait(&mut uring, Some(Duration::ZERO)), []);
+            let closes = (0..count).map(|index| submit_close(&mut uring, Token::new(index, 0)));
+            let peers: Vec<_> = closes.collect();
+            (uring, peers)
+        });
+        let (uring, peers) = owner.join().expect("the owner");
+        drop(uring);
+        peers.into_iter().for_each(assert_closed);
+    }
+}
+
+/// A message queue is flushed when it is closed. That waits for another thread of the kernel's,
+/// and until then it can be cancelled, as everything is when a backend is dropped.
+#[test]
+fn a_close_that_was_cancelled_by_the_drop_is_a_close() {
+    for round in 0..300 {
+        let Some(mut uring) = uring(8) else { return };
+        let name = format!("/poll-uring-{}-{round}\0", std::process::id());
+        let (flags, attributes) = (libc::O_CREAT | libc::O_RDWR, std::ptr::null::<libc::mq_attr>());
+        // SAFETY: the name ends with NUL, and no attributes are the usual ones.
+        let queue = unsafe { libc::mq_open(name.as_ptr().cast(), flags, 0o600, attributes) };
+        if queue < 0 {
+            return eprintln!("skipped: {}", std::io::Error::last_os_error());
+        }
+        // SAFETY: the name ends with NUL.
+        unsafe { libc::mq_unlink(name.as_ptr().cast()) };
+        if round % 2 == 0 {
+            assert_eq!(wait(&mut uring, Some(Duration::ZERO)), []);
+        }
+        // SAFETY: a close names no memory, and the descriptor is the operation's alone.
+        unsafe { uring.submit(TOKEN, Op::Close { source: RawSource::from_fd(queue) }) }
+            .expect("submitted");
+        drop(uring);
+        // SAFETY: plain numbers, which may be zero.
+        let mut found: libc::mq_attr = unsafe { std::mem::zeroed() };
+        // Whatever has the number by now, no other test has message queues.
+        // SAFETY: the attributes go where there is room for them.
+        assert_eq!(unsafe { libc::mq_getattr(queue, &mut found) }, -1, "open, in round {round}");
+    }
+}
