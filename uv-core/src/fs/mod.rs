@@ -22,7 +22,9 @@
 //! Where the backend performs an operation itself, it does (io_uring: `open`, `close`, `read`,
 //! `write`, `fsync`, `fdatasync`, `ftruncate`, `stat`, `lstat`, `fstat`, `unlink`, `rmdir`,
 //! `mkdir`, `rename`, `link`, `symlink`, as far as the kernel has them); else a thread of a
-//! [pool](crate::Pool). The results are the same.
+//! [pool](crate::Pool). The results are the same. On Linux a [`read_at`] of up to 64 KiB that
+//! are in the kernel's memory needs no thread: it is over when it has started, as it blocks
+//! nobody, and is told later as any other.
 //!
 //! What is given to an operation is its own until it calls back: paths are copied, files are
 //! kept open, buffers come back with the result. That holds when the loop is dropped, too:

@@ -120,6 +120,10 @@ impl<T: IoBufMut + Send> Task for Reading<T> {
         sys::read(&self.file, &self.slices, self.offset)
     }
 
+    fn at_once(&mut self) -> Option<usize> {
+        sys::read_cached(&self.file, &self.slices, self.offset?)
+    }
+
     fn kind(&mut self) -> Option<OpKind> {
         Some(OpKind::Read)
     }

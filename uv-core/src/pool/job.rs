@@ -99,6 +99,7 @@ struct Deeds {
     /// Drops what is left in the room, after the job has run or if it never will.
     drop_done: unsafe fn(*mut Room),
     drop_undone: unsafe fn(*mut Room),
+    at_once: unsafe fn(*mut Room) -> bool,
     kind: unsafe fn(*mut Room) -> Option<OpKind>,
     op: unsafe fn(*mut Room) -> Option<Op>,
     submitted: unsafe fn(*mut Room),
@@ -113,6 +114,7 @@ impl Deeds {
             cancel: drop_in_room::<W>,
             drop_done: drop_in_room::<thread::Result<T>>,
             drop_undone: leave,
+            at_once: never,
             kind: no_kind,
             op: no_op,
             submitted: leave,
@@ -126,6 +128,7 @@ impl Deeds {
             cancel: leave,
             drop_done: drop_in_room::<Running<A>>,
             drop_undone: drop_in_room::<Running<A>>,
+            at_once: at_once::<A>,
             kind: kind::<A>,
             op: op::<A>,
             submitted: submitted::<A>,
@@ -136,6 +139,10 @@ impl Deeds {
 
 /// Does nothing.
 unsafe fn leave(_room: *mut Room) {}
+
+unsafe fn never(_room: *mut Room) -> bool {
+    false
+}
 
 unsafe fn no_kind(_room: *mut Room) -> Option<OpKind> {
     None
@@ -151,12 +158,19 @@ unsafe fn no_step(_room: *mut Room, _result: Result<usize, i32>) -> bool {
 
 /// # Safety
 ///
-/// The room holds a `Running<A>`, and is the caller's alone. So for the next four.
+/// The room holds a `Running<A>`, and is the caller's alone. So for the next five.
 unsafe fn run_task<A: Task>(room: *mut Room) {
     // SAFETY: the caller's promise.
     let running = unsafe { place::<Running<A>>(room) };
     // SAFETY: the caller's promise.
     unsafe { &mut *running }.run();
+}
+
+unsafe fn at_once<A: Task>(room: *mut Room) -> bool {
+    // SAFETY: the caller's promise.
+    let running = unsafe { place::<Running<A>>(room) };
+    // SAFETY: the caller's promise.
+    unsafe { &mut *running }.at_once()
 }
 
 unsafe fn kind<A: Task>(room: *mut Room) -> Option<OpKind> {
@@ -317,6 +331,22 @@ impl Job {
         self.block().state.load(Ordering::Relaxed) == CANCELLED
     }
 
+    /// Does the task if that blocks nobody. True if it is done, and the loop alone holds it.
+    pub(crate) fn at_once(&self) -> bool {
+        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
+        let done = unsafe { (self.deeds().at_once)(self.block().room.get()) };
+        if done {
+            self.done();
+        }
+        done
+    }
+
+    /// The task has an end, and the loop alone holds it.
+    fn done(&self) {
+        self.block().holders.store(1, Ordering::Relaxed);
+        self.block().state.store(DONE, Ordering::Relaxed);
+    }
+
     /// Which kind of operation does the task.
     pub(crate) fn kind(&self) -> Option<OpKind> {
         // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
@@ -346,8 +376,7 @@ impl Job {
     /// Nobody can perform the task: it ends with this error.
     pub(crate) fn fail(&self, code: i32) {
         self.step(Err(code));
-        self.block().holders.store(1, Ordering::Relaxed);
-        self.block().state.store(DONE, Ordering::Relaxed);
+        self.done();
     }
 
     /// For the loop, when it was handed back, cancelled or performed: takes the task out.
@@ -378,20 +407,23 @@ impl Job {
     }
 
     /// For a worker that has taken it from the queue: runs it and hands it back, or lets
-    /// go of it if it was cancelled. Returns whether it ran.
-    pub(crate) fn run_and_hand_back(self) -> bool {
+    /// go of it if it was cancelled. `home` is where the last one was handed back to.
+    pub(crate) fn run_and_hand_back(self, home: &mut Option<Arc<Home>>) {
         let block = self.block();
         let taken =
             block.state.compare_exchange(QUEUED, RUNNING, Ordering::AcqRel, Ordering::Acquire);
         if taken.is_err() {
-            self.let_go();
-            return false;
+            return self.let_go();
         }
+        // Once handed back the job may go, and its home with it: hence one's own.
+        let home = match home {
+            Some(home) if Arc::ptr_eq(home, &block.home) => home,
+            other => other.insert(Arc::clone(&block.home)),
+        };
         // SAFETY: the room holds the closure; while RUNNING it is the worker's alone.
         unsafe { (self.deeds().run)(block.room.get()) };
         block.state.store(DONE, Ordering::Release);
-        Home::hand_back(&Arc::clone(&block.home), self);
-        true
+        home.hand_back(self);
     }
 
     /// For the loop: prevents it from running, if it has not begun.
@@ -453,7 +485,13 @@ impl Job {
     /// For the loop: gives the job up, its room empty. True if it may be filled again,
     /// false if the pool still holds it and will free it.
     pub(crate) fn give_up(&self) -> bool {
-        self.block().holders.fetch_sub(1, Ordering::AcqRel) == 1
+        let holders = &self.block().holders;
+        // Nobody can join, so whoever is the only one stays it: most jobs are handed back.
+        if holders.load(Ordering::Acquire) == 1 {
+            holders.store(0, Ordering::Relaxed);
+            return true;
+        }
+        holders.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Lets go; frees the block if nobody else holds it.
@@ -469,14 +507,18 @@ impl Job {
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 
-    /// Pushes onto a list whose head is `head`. True if the list was empty.
-    pub(crate) fn push(self, head: &AtomicPtr<()>) -> bool {
+    /// Pushes onto a list whose head is `head`.
+    pub(crate) fn push(self, head: &AtomicPtr<()>) -> Pushed {
         let mut first = head.load(Ordering::Relaxed);
         loop {
+            if first == ENDED {
+                return Pushed::Refused;
+            }
             self.block().next.store(first.cast(), Ordering::Relaxed);
             let new = self.0.as_ptr().cast();
             match head.compare_exchange_weak(first, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return first.is_null(),
+                Ok(_) if first.is_null() => return Pushed::First,
+                Ok(_) => return Pushed::Behind,
                 Err(now) => first = now,
             }
         }
@@ -484,11 +526,35 @@ impl Job {
 
     /// Takes a list whole and appends it to `jobs`, last pushed first.
     pub(crate) fn take_list(head: &AtomicPtr<()>, jobs: &mut Vec<Job>) {
-        let mut next = head.swap(ptr::null_mut(), Ordering::AcqRel).cast::<Block>();
-        while let Some(block) = NonNull::new(next) {
-            let job = Job(block);
-            next = job.block().next.load(Ordering::Relaxed);
+        Job::replace_list(head, ptr::null_mut(), jobs);
+    }
+
+    /// As [`take_list`](Job::take_list), and from now on nothing can be pushed.
+    pub(crate) fn end_list(head: &AtomicPtr<()>, jobs: &mut Vec<Job>) {
+        Job::replace_list(head, ENDED, jobs);
+    }
+
+    fn replace_list(head: &AtomicPtr<()>, by: *mut (), jobs: &mut Vec<Job>) {
+        let mut next = head.swap(by, Ordering::AcqRel);
+        while next != ENDED
+            && let Some(block) = NonNull::new(next)
+        {
+            let job = Job(block.cast());
+            next = job.block().next.load(Ordering::Relaxed).cast();
             jobs.push(job);
         }
     }
+}
+
+/// The head of a list that nothing can be pushed onto.
+const ENDED: *mut () = NonNull::dangling().as_ptr();
+
+/// What became of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// The list was empty.
+    First,
+    Behind,
+    /// The list has ended, and the job is still the caller's.
+    Refused,
 }

@@ -10,7 +10,6 @@ mod queue;
 mod task;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -57,12 +56,13 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     threads: usize,
-    active: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct State {
     queue: Queue,
+    /// Threads that run a job.
+    active: usize,
     /// Threads that wait for work.
     asleep: usize,
     /// A thread was woken and has not looked at the queue yet.
@@ -92,13 +92,10 @@ impl Pool {
             let why = format!("a pool has 1 to {MAX_THREADS} threads, not {threads}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let state = State { queue: Queue::new(threads), asleep: 0, waking: false, ending: false };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            work: Condvar::new(),
-            threads,
-            active: AtomicUsize::new(0),
-        });
+        let queue = Queue::new(threads);
+        let state = State { queue, active: 0, asleep: 0, waking: false, ending: false };
+        let shared = Shared { state: Mutex::new(state), work: Condvar::new(), threads };
+        let shared = Arc::new(shared);
         let end = Arc::new(End(Arc::clone(&shared)));
         for number in 0..threads {
             let worker = Arc::clone(&shared);
@@ -147,7 +144,7 @@ impl Pool {
 
     /// How many jobs run now.
     pub fn active(&self) -> usize {
-        self.shared.active.load(Ordering::Relaxed)
+        self.shared.lock().active
     }
 
     pub(crate) fn submit(&self, job: Job) {
@@ -175,10 +172,19 @@ impl Shared {
     /// What a thread does.
     fn run_jobs(&self) {
         let mut state = self.lock();
+        // Most jobs come from the same loop as the one before. Not kept while asleep, as it
+        // keeps a loop's waker.
+        let mut home = None;
         loop {
             let Some(job) = state.queue.pop() else {
                 if state.ending && state.queue.len() == 0 {
                     return;
+                }
+                if home.is_some() {
+                    drop(state);
+                    home = None;
+                    state = self.lock();
+                    continue;
                 }
                 state.asleep += 1;
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -186,13 +192,13 @@ impl Shared {
                 state.waking = false;
                 continue;
             };
-            // Under the lock: a job that is queued no longer is active.
-            self.active.fetch_add(1, Ordering::Relaxed);
-            self.wake_one(state);
+            // A job that is queued no longer is active.
+            state.active += 1;
             let slow = job.lane() == Lane::Slow;
-            job.run_and_hand_back();
-            self.active.fetch_sub(1, Ordering::Relaxed);
+            self.wake_one(state);
+            job.run_and_hand_back(&mut home);
             state = self.lock();
+            state.active -= 1;
             if slow {
                 state.queue.slow_ended();
             }

@@ -16,6 +16,12 @@ pub trait Task: Send + 'static {
     /// Does it, in this thread.
     fn perform(&mut self) -> io::Result<Self::Value>;
 
+    /// Does it here and now, if that blocks nobody: `None` if it may block, or the caller
+    /// is to hear something else than success.
+    fn at_once(&mut self) -> Option<Self::Value> {
+        None
+    }
+
     /// Which kind of operation does it, so that nothing more is done where none does.
     fn kind(&mut self) -> Option<OpKind> {
         self.op().map(|op| op.kind())
@@ -56,6 +62,12 @@ pub(crate) struct Running<A: Task> {
 impl<A: Task> Running<A> {
     pub(crate) fn new(task: A) -> Running<A> {
         Running { task, outcome: None }
+    }
+
+    /// Does it if that blocks nobody; true if it is done.
+    pub(crate) fn at_once(&mut self) -> bool {
+        self.outcome = self.task.at_once().map(Ok);
+        self.outcome.is_some()
     }
 
     /// Does it. No panic gets out, as none may end a worker.

@@ -37,6 +37,7 @@ impl<B: Backend> Loop<B> {
                 job.lend();
                 self.works.lent.push((request, op));
             }
+            None if pool.is_none() && job.at_once() => self.tell_later(job),
             None => self.hand_to_pool(pool, job),
         }
         request
@@ -55,11 +56,16 @@ impl<B: Backend> Loop<B> {
             // No threads: it fails as any other operation does, later.
             Err(error) => {
                 job.fail(error.raw_os_error().unwrap_or(sys::CANCELLED));
-                self.works.cancelled.push(job);
-                // If waking fails it is found when the loop next looks.
-                let _ = self.notifier.notify(Notes::WORK);
+                self.tell_later(job);
             }
         }
+    }
+
+    /// Has a job that no pool holds call back when the loop next looks for ended work.
+    fn tell_later(&mut self, job: Job) {
+        self.works.settled.push(job);
+        // If waking fails it is found when the loop next looks.
+        let _ = self.notifier.notify(Notes::WORK);
     }
 
     /// Gives the tasks that wait for it to the backend, before it waits.
@@ -112,7 +118,7 @@ impl<B: Backend> Loop<B> {
             let why = "the work has begun: it can be cancelled only while it is queued";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
-        self.works.cancelled.push(slot.job);
+        self.works.settled.push(slot.job);
         self.notifier.notify(Notes::WORK)
     }
 }

@@ -41,8 +41,9 @@ pub(crate) struct Works<B: Backend> {
     spare: Vec<Job>,
     /// Jobs that were handed back and wait for their callbacks, the next one last.
     ended: Vec<Job>,
-    /// Jobs that were cancelled since the last callbacks, in that order.
-    pub(super) cancelled: Vec<Job>,
+    /// Jobs that have an end and that no pool hands back: cancelled, or done at once. In the
+    /// order of that, since the last callbacks.
+    pub(super) settled: Vec<Job>,
 }
 
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl<B: Backend> Works<B> {
             home: Arc::new(home),
             spare: Vec::new(),
             ended: Vec::new(),
-            cancelled: Vec::new(),
+            settled: Vec::new(),
         }
     }
 
@@ -85,11 +86,11 @@ impl<B: Backend> Drop for Works<B> {
         for (_, request) in self.requests.iter() {
             // The backend, gone by now, has let go of what it had taken.
             if request.job.cancel() || request.job.abandon() {
-                self.cancelled.push(request.job);
+                self.settled.push(request.job);
             }
         }
         // Those that a pool still holds are freed by it.
-        for job in self.ended.drain(..).chain(self.cancelled.drain(..)) {
+        for job in self.ended.drain(..).chain(self.settled.drain(..)) {
             job.drop_result();
             if job.give_up() {
                 job.free();
@@ -220,7 +221,7 @@ impl<B: Backend> Loop<B> {
         self.works.home.take(&mut self.works.ended);
         // What a panic left over comes first, and so must be last here.
         self.works.ended.rotate_left(from);
-        self.works.ended.splice(..0, self.works.cancelled.drain(..).rev());
+        self.works.ended.splice(..0, self.works.settled.drain(..).rev());
         let count = self.works.ended.len();
         while let Some(job) = self.works.ended.pop() {
             let Some(slot) = self.works.requests.remove(job.request()) else { continue };
@@ -237,9 +238,9 @@ impl<B: Backend> Works<B> {
     /// threads were at, they are at for ever, so nothing of theirs is touched.
     pub(crate) fn forget_threads(&mut self) {
         self.home.take(&mut self.ended);
-        let known: HashSet<Job> = self.ended.iter().chain(&self.cancelled).copied().collect();
+        let known: HashSet<Job> = self.ended.iter().chain(&self.settled).copied().collect();
         let requests = self.requests.iter().map(|(_, request)| request.job);
-        self.cancelled.extend(requests.filter(|job| !known.contains(job)));
+        self.settled.extend(requests.filter(|job| !known.contains(job)));
     }
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use poll_core::Backend;
 use uv_core::fs::{self, File, OpenOptions};
-use uv_core::{Loop, RunMode};
+use uv_core::{Loop, Pool, RunMode};
 
 use super::{IN_FLIGHT, PIECE, Request, place};
 use crate::clock::Stopwatch;
@@ -17,6 +17,8 @@ use crate::suite::{Reading, Sample};
 struct Work {
     file: File,
     path: PathBuf,
+    /// Whose threads do it, if they are to.
+    pool: Option<Pool>,
     /// How many are still to be started, and how many have given what they should.
     left: Cell<u64>,
     done: Cell<u64>,
@@ -44,11 +46,14 @@ pub(super) fn run<B: Backend>(
     let path = path?.to_path_buf();
     let mut lp = Loop::new(backend);
     let file = fs::open(&path, OpenOptions::new().read(true)).perform()?;
-    let work = Rc::new(Work { file, path, left: Cell::new(count), done: Cell::new(0) });
+    let pool = (request == Request::ReadOnThread).then(Pool::global).transpose()?;
+    let work = Rc::new(Work { file, path, pool, left: Cell::new(count), done: Cell::new(0) });
     let watch = Stopwatch::start();
     for _ in 0..IN_FLIGHT {
         match request {
-            Request::Read => read(&mut lp, Rc::clone(&work), vec![0; PIECE]),
+            Request::Read | Request::ReadOnThread => {
+                read(&mut lp, Rc::clone(&work), vec![0; PIECE])
+            }
             Request::Stat => stat(&mut lp, Rc::clone(&work)),
         }
     }
@@ -60,10 +65,15 @@ pub(super) fn run<B: Backend>(
 fn read<B: Backend>(lp: &mut Loop<B>, work: Rc<Work>, buf: Vec<u8>) {
     let Some(number) = work.next() else { return };
     let piece = fs::read_at(&work.file, buf, place(number));
-    let started = piece.start(lp, move |lp, (count, buf)| {
-        work.count(count.is_ok_and(|count| count == PIECE));
-        read(lp, work, buf);
-    });
+    let next = Rc::clone(&work);
+    let done = move |lp: &mut Loop<B>, (count, buf): (io::Result<usize>, Vec<u8>)| {
+        next.count(count.is_ok_and(|count| count == PIECE));
+        read(lp, next, buf);
+    };
+    let started = match &work.pool {
+        Some(pool) => piece.start_on(lp, pool, done),
+        None => piece.start(lp, done),
+    };
     // Without a start the count is wrong, and that is found.
     drop(started);
 }

@@ -80,7 +80,7 @@ unsafe extern "C" fn done(raw: *mut sys::uv_fs_t) {
     // SAFETY: it is there until the loop is gone, and used by its thread only.
     let work = unsafe { &mut *work };
     let right = match work.request {
-        Request::Read => usize::try_from(result) == Ok(PIECE),
+        Request::Read | Request::ReadOnThread => usize::try_from(result) == Ok(PIECE),
         Request::Stat => result == 0 && size > 0,
     };
     work.done += u64::from(right);

@@ -31,7 +31,10 @@ const THREADS: usize = 4;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
+    /// By whoever is quickest: the loop itself, the ring, a thread.
     Read,
+    /// By a thread in any case.
+    ReadOnThread,
     Stat,
 }
 
@@ -40,10 +43,12 @@ pub fn suite(scale: Scale) -> Suite {
     let count = scale.pick(500, 100_000, 500_000);
     let file = Rc::new(Temporary::new());
     let read = "4 KiB of a file that is cached are read into memory that is used again, at \
-                one place after the other: 64 in flight, on 4 threads or on the ring";
+                one place after the other: 64 in flight, at once, on 4 threads or on the ring";
+    let on_threads = "the same, by 4 threads in any case";
     let stat = "a file is asked about by its path: 64 in flight, on 4 threads or on the ring";
     let scenarios = vec![
         scenario("4 KiB reads", read, Request::Read, count, &file),
+        scenario("4 KiB, threads", on_threads, Request::ReadOnThread, count, &file),
         scenario("stat", stat, Request::Stat, count, &file),
     ];
     Suite { name: "files", about: "requests on a file that is in memory", scenarios }

@@ -24,7 +24,7 @@ pub(super) fn run(path: io::Result<&Path>, request: Request, count: u64) -> io::
                 let mut buffer = vec![0; PIECE];
                 let mine = (number..count).step_by(THREADS);
                 let right = mine.filter(|&number| match request {
-                    Request::Read => {
+                    Request::Read | Request::ReadOnThread => {
                         file.read_at(&mut buffer, place(number)).is_ok_and(|count| count == PIECE)
                     }
                     Request::Stat => fs::metadata(path).is_ok_and(|stat| stat.len() > 0),

@@ -58,6 +58,45 @@ pub(crate) fn read(file: &File, slices: &Slices, offset: Option<u64>) -> io::Res
     call(slices, |list, count| unsafe { libc::preadv(fd(file), list, count, offset) })
 }
 
+cfg_if::cfg_if! {
+    if #[cfg(all(target_os = "linux", any(target_env = "gnu", target_env = "musl")))] {
+        /// No more than this is copied in the loop's thread: as much as a stream reads at a time.
+        const AT_ONCE: usize = 64 * 1024;
+
+        /// Reads what the kernel has in memory (`RWF_NOWAIT`, Linux 4.14). `None` if that is
+        /// not all that is asked for, or much, or if there is anything else to say: whoever
+        /// may block finds out.
+        pub(crate) fn read_cached(file: &File, slices: &Slices, offset: u64) -> Option<usize> {
+            let (left, bytes) = (slices.left(), slices.bytes());
+            if left.len() > MAX_PIECES || !(1..=AT_ONCE).contains(&bytes) {
+                return None;
+            }
+            position(offset).ok()?;
+            let (low, high) = (offset as libc::c_long, (offset >> 32) as libc::c_long);
+            let (list, count) = (left.as_ptr(), left.len() as libc::c_long);
+            // SAFETY: the slices are memory that their buffer lends to be filled. Of the two
+            // halves of the offset, systems with long words look at the first alone.
+            let read = unsafe {
+                libc::syscall(
+                    libc::SYS_preadv2,
+                    libc::c_long::from(fd(file)),
+                    list,
+                    count,
+                    low,
+                    high,
+                    libc::c_long::from(libc::RWF_NOWAIT),
+                )
+            };
+            (usize::try_from(read) == Ok(bytes)).then_some(bytes)
+        }
+    } else {
+        /// No other system says whether reading would block.
+        pub(crate) fn read_cached(_: &File, _: &Slices, _: u64) -> Option<usize> {
+            None
+        }
+    }
+}
+
 pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Result<usize> {
     if let (&[only], Some(offset)) = (slices.left(), offset) {
         let (at, len) = (position(offset)?, only.iov_len.min(MAX_BYTES));

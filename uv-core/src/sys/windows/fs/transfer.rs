@@ -81,6 +81,11 @@ pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Re
     }
 }
 
+/// No call of Windows says whether reading would block.
+pub(crate) fn read_cached(_: &File, _: &Slices, _: u64) -> Option<usize> {
+    None
+}
+
 /// A thread reads: the handles are not overlapped.
 pub(crate) fn read_op(_: &File, _: &Slices, _: Option<u64>) -> Option<Op> {
     None
