@@ -644,6 +644,8 @@ macro_rules! __list_of_cases {
                 no_file_of_a_busy_tree_is_missed
                 moved_directories_have_new_names
                 removed_directories_may_come_back
+                a_moved_root_is_told
+                a_removed_root_may_come_back
                 links_are_not_followed
                 lost_changes_are_told
                 out_of_watches_is_an_error

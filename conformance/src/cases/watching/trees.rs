@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use poll_core::Backend;
-use uv_core::Handle;
+use uv_core::{FsEventFlags, Handle};
 
 use crate::support::files::Directory;
 use crate::support::loops::new_loop;
@@ -156,6 +156,65 @@ pub fn removed_directories_may_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     watch.handle.close(&mut lp).expect("an open handle");
     finish(lp);
+    Ok(())
+}
+
+/// A root that moves is told by its own name and watched on. What is made in it from then on
+/// cannot be watched, and that is told; started with the new path, it can.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub fn a_moved_root_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, directory) = (new_loop(lab)?, Directory::new());
+    directory.folder("root/inner");
+    let watch = Watch::tree(&mut lp, directory.path("root"));
+    fs::rename(directory.path("root"), directory.path("moved")).expect("a rename");
+    // Another one in its place is not the one that is watched.
+    directory.folder("root/new");
+    watch.expect(&mut lp, renamed("root"));
+    watch.settle(&mut lp);
+    directory.file("moved/inner/file", "");
+    watch.expect(&mut lp, renamed(below("inner/file")));
+    watch.settle(&mut lp);
+    directory.folder("moved/new");
+    watch.expect(&mut lp, renamed("new"));
+    watch.expect(&mut lp, Told::Failed(std::io::ErrorKind::NotFound));
+    watch.settle(&mut lp);
+    directory.file("root/new/file", "");
+    watch.expect_nothing(&mut lp, "it is in another directory of that name");
+    watch.handle.stop(&mut lp).expect("an open handle");
+    let started = watch.start(&mut lp, &directory.path("moved"), FsEventFlags::RECURSIVE);
+    started.expect("a handle that watches");
+    directory.file("moved/new/file", "");
+    watch.expect(&mut lp, renamed(below("new/file")));
+    Ok(())
+}
+
+/// A root that moves is told by its own name.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub fn a_moved_root_is_told<T: Backend>(_lab: &Lab<T>) -> Verdict {
+    Err(Skip::because("only Linux watches recursively and tells of the root"))
+}
+
+/// A root that is removed with all that is in it is told by its own name; the handle stays
+/// active, and may be stopped and started when there is one again.
+pub fn a_removed_root_may_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
+    needs_trees()?;
+    if wine::keeps_watched_directories() {
+        return Err(Skip::because("Wine keeps directories that are watched"));
+    }
+    let (mut lp, directory) = (new_loop(lab)?, Directory::new());
+    directory.folder("root/inner/most");
+    let watch = Watch::tree(&mut lp, directory.path("root"));
+    fs::remove_dir_all(directory.path("root")).expect("a directory to remove");
+    watch.expect(&mut lp, renamed("root"));
+    watch.settle(&mut lp);
+    directory.folder("root/inner");
+    watch.expect_nothing(&mut lp, "that is another directory");
+    assert!(watch.handle.is_active(&lp), "until it is stopped");
+    watch.handle.stop(&mut lp).expect("an open handle");
+    let started = watch.start(&mut lp, &directory.path("root"), FsEventFlags::RECURSIVE);
+    started.expect("a handle that watches");
+    directory.file("root/inner/file", "");
+    watch.expect(&mut lp, renamed(below("inner/file")));
     Ok(())
 }
 

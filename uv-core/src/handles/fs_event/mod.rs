@@ -59,6 +59,10 @@ pub enum FsNews<'a> {
 ///   does not watch recursively, and needs a descriptor for each handle.
 /// - A directory that is removed is told by its own name; then there is no more to tell, and
 ///   the handle stays active until it is stopped.
+/// - A watched directory that is **moved** is told by its own name, too (Windows does not tell),
+///   and goes on being watched where it is. On Linux directories that are made in it from then
+///   on are not: each is an error (`NotFound`) that says so. Stop, and start with the new path.
+///   If a directory above it is moved, nothing is told, and new directories are not watched.
 ///
 /// ```
 /// use uv_core::{FsEvent, FsEventFlags, FsNews, Handle, Loop, RunMode};

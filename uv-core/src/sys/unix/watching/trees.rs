@@ -52,6 +52,8 @@ struct Tree {
     name: OsString,
     /// Its whole path, for when the working directory changes.
     root: PathBuf,
+    /// It is not there any more, but elsewhere: what comes to be below it cannot be found.
+    moved: bool,
     recursive: bool,
     watches: HashSet<Number>,
 }
@@ -86,7 +88,8 @@ impl Watching {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_owned();
         let recursive = recursive && path.is_dir();
         let root = std::path::absolute(path)?;
-        self.trees.insert(watcher, Tree { name, root, recursive, watches: HashSet::new() });
+        let (moved, watches) = (false, HashSet::new());
+        self.trees.insert(watcher, Tree { name, root, moved, recursive, watches });
         let mut started = self.add(watcher, path, Path::new(""), 0).map(drop);
         if recursive && started.is_ok() {
             started = self.add_below(watcher, PathBuf::new(), false, notices);
@@ -151,6 +154,10 @@ impl Watching {
         notices: &mut Notices,
     ) -> io::Result<()> {
         let Some(tree) = self.trees.get(&watcher) else { return Ok(()) };
+        if tree.moved {
+            let why = "the directory that is watched has moved: start anew with its new path";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
         let mut left = vec![(tree.root.join(&folder), folder)];
         while let Some((path, folder)) = left.pop() {
             let mut added = Added::Known;
@@ -217,8 +224,9 @@ impl Watching {
         let is_change = mask & !(CHANGED | libc::IN_ISDIR) == 0;
         let what = || if is_change { What::Changed } else { What::Renamed };
         for User { watcher, folder } in users {
-            let Some(tree) = self.trees.get(watcher) else { continue };
+            let Some(tree) = self.trees.get_mut(watcher) else { continue };
             let at_root = folder.as_os_str().is_empty();
+            tree.moved |= at_root && mask & libc::IN_MOVE_SELF != 0;
             match name.is_empty() {
                 false => notices.push(*watcher, what(), folder.as_os_str(), name),
                 true if at_root => notices.push(*watcher, what(), OsStr::new(""), &tree.name),
@@ -274,11 +282,12 @@ impl Watching {
     /// Changes were lost. Among them may have been directories that came, went or moved, so
     /// trees are built anew.
     fn on_overflow(&mut self, notices: &mut Notices) {
-        let all = self.trees.iter().map(|(watcher, tree)| (*watcher, tree.recursive));
-        let all: Vec<(Watcher, bool)> = all.collect();
-        for (watcher, recursive) in all {
+        let all = self.trees.iter();
+        let all: Vec<(Watcher, bool)> =
+            all.map(|(watcher, tree)| (*watcher, tree.recursive && !tree.moved)).collect();
+        for (watcher, grows) in all {
             notices.push(watcher, What::Lost, OsStr::new(""), OsStr::new(""));
-            if !recursive {
+            if !grows {
                 continue;
             }
             self.remove(watcher, |folder| !folder.as_os_str().is_empty());
