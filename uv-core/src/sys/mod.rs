@@ -1,8 +1,10 @@
 //! The operating system's part, where `std` has none.
 
 pub(crate) mod datagrams;
+mod gather;
 mod slices;
 
+pub(crate) use gather::Gather;
 pub(crate) use slices::Slices;
 
 cfg_if::cfg_if! {

@@ -206,17 +206,6 @@ pub fn streams_are_inherited<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The cases about what Windows has not.
-#[cfg(windows)]
-macro_rules! unix_alone {
-    ($($name:ident: $why:literal)*) => { $(
-        #[doc = $why]
-        pub fn $name<T: Backend>(_lab: &Lab<T>) -> Verdict {
-            Err(crate::Skip::because($why))
-        }
-    )* };
-}
-
 #[cfg(windows)]
 unix_alone! {
     descriptors_may_change_places: "Windows' handles are in nobody's place"

@@ -215,17 +215,6 @@ pub fn a_forked_loop_has_no_children<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The cases about what Windows has not.
-#[cfg(windows)]
-macro_rules! unix_alone {
-    ($($name:ident: $why:literal)*) => { $(
-        #[doc = $why]
-        pub fn $name<T: Backend>(_lab: &Lab<T>) -> Verdict {
-            Err(crate::Skip::because($why))
-        }
-    )* };
-}
-
 #[cfg(windows)]
 unix_alone! {
     children_of_others_are_left_alone: "on Windows nobody has to wait for a child"

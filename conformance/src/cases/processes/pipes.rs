@@ -203,8 +203,7 @@ pub fn ends_block_unless_asked_not_to<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A child's end blocks, as programs expect, unless it is not to.
 #[cfg(windows)]
-pub fn ends_block_unless_asked_not_to<T: Backend>(_lab: &Lab<T>) -> Verdict {
-    Err(crate::Skip::because("on Windows a handle does not tell how it was opened"))
+unix_alone! {
+    ends_block_unless_asked_not_to: "on Windows a handle does not tell how it was opened"
 }

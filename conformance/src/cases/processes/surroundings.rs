@@ -234,17 +234,6 @@ pub fn flags_for_windows_do_no_harm<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The cases about what Windows has not.
-#[cfg(windows)]
-macro_rules! unix_alone {
-    ($($name:ident: $why:literal)*) => { $(
-        #[doc = $why]
-        pub fn $name<T: Backend>(_lab: &Lab<T>) -> Verdict {
-            Err(crate::Skip::because($why))
-        }
-    )* };
-}
-
 #[cfg(windows)]
 unix_alone! {
     signals_are_as_in_a_new_process: "Windows has no signal handlers to inherit"

@@ -4,7 +4,6 @@
 
 pub(crate) mod control;
 pub(crate) mod fs;
-mod gather;
 pub(crate) mod interfaces;
 pub(crate) mod names;
 mod passing;
@@ -46,8 +45,6 @@ pub(crate) use process::{
 };
 
 pub(crate) use signals::{subscribe, unsubscribe};
-
-pub(crate) use gather::Gather;
 
 pub(crate) use sockets::{
     ABORTED, CANCELLED, MUCH_AT_ONCE, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept,

@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod fs;
-mod gather;
 pub(crate) mod interfaces;
 pub(crate) mod names;
 mod passing;
@@ -43,8 +42,6 @@ pub(crate) use process::{
 };
 
 pub(crate) use signals::{subscribe, unsubscribe};
-
-pub(crate) use gather::Gather;
 
 pub(crate) use sockets::{
     ABORTED, CANCELLED, MUCH_AT_ONCE, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept,

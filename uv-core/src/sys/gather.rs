@@ -1,0 +1,93 @@
+//! A list of buffers for one send.
+
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use poll_core::RawMessage;
+
+/// Buffers that one operation sends: 1 KiB.
+const CAPACITY: usize = 64;
+
+#[cfg(unix)]
+mod raw {
+    pub(super) use libc::{iovec as Buffer, msghdr as Header};
+
+    pub(super) fn buffer(bytes: &[u8]) -> Option<Buffer> {
+        Some(Buffer { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })
+    }
+
+    pub(super) fn name(header: &mut Header, buffers: &mut [Buffer]) {
+        header.msg_iov = buffers.as_mut_ptr();
+        header.msg_iovlen = buffers.len() as _;
+    }
+}
+
+#[cfg(windows)]
+mod raw {
+    pub(super) use windows_sys::Win32::Networking::WinSock::{WSABUF as Buffer, WSAMSG as Header};
+
+    /// `None` for a buffer beyond what Windows counts.
+    pub(super) fn buffer(bytes: &[u8]) -> Option<Buffer> {
+        let len = u32::try_from(bytes.len()).ok()?;
+        Some(Buffer { len, buf: bytes.as_ptr().cast_mut() })
+    }
+
+    pub(super) fn name(header: &mut Header, buffers: &mut [Buffer]) {
+        header.lpBuffers = buffers.as_mut_ptr();
+        header.dwBufferCount = buffers.len() as u32;
+    }
+}
+
+/// A list of buffers, with the header that names it. It stays where it is while the kernel
+/// reads it: in a box.
+pub(crate) struct Gather {
+    header: raw::Header,
+    buffers: [raw::Buffer; CAPACITY],
+    count: usize,
+}
+
+impl Default for Gather {
+    fn default() -> Gather {
+        Gather {
+            // SAFETY: all zeros are null pointers and no lengths.
+            header: unsafe { std::mem::zeroed() },
+            // SAFETY: as above.
+            buffers: unsafe { std::mem::zeroed() },
+            count: 0,
+        }
+    }
+}
+
+impl fmt::Debug for Gather {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gather").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl Gather {
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Appends a buffer; false if the list is full, or the buffer too long for one. Whoever
+    /// sends the list keeps the buffer.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        let Some(place) = self.buffers.get_mut(self.count) else { return false };
+        let Some(buffer) = raw::buffer(bytes) else { return false };
+        *place = buffer;
+        self.count += 1;
+        true
+    }
+
+    /// The header of the list.
+    pub(crate) fn message(&mut self) -> RawMessage {
+        raw::name(&mut self.header, &mut self.buffers[..self.count]);
+        RawMessage(NonNull::from(&mut self.header).cast())
+    }
+}
