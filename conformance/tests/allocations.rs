@@ -173,7 +173,10 @@ fn every_thread_runs<B: Backend>(lp: &mut Loop<B>, pool: &Pool) {
     let all = Arc::new(Barrier::new(pool.threads()));
     for _ in 0..pool.threads() {
         let all = Arc::clone(&all);
-        lp.queue_work_on(pool, Lane::Cpu, move || drop(all.wait()), |_, _| {}).unwrap();
+        let wait = move || {
+            all.wait();
+        };
+        lp.queue_work_on(pool, Lane::Cpu, wait, |_, _| {}).unwrap();
     }
     run(lp, RunMode::Default);
 }
