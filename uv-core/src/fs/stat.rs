@@ -5,7 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::operation::{Call, Operation};
 use super::{EntryKind, File};
+use crate::pool::fits_task;
 use crate::sys::fs as sys;
+
+// The largest of those that are done often.
+const _: () = assert!(fits_task::<Call<sys::Asking, Stat>>());
 
 /// A moment, in seconds and nanoseconds since the start of 1970.
 ///

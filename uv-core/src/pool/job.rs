@@ -40,11 +40,16 @@ use super::queue::Lane;
 use super::task::{Running, Task};
 
 /// Where a closure or its result lives, or a task: as large as one that asks about a file.
-type Room = MaybeUninit<[usize; 44]>;
+type Room = MaybeUninit<[u64; 55]>;
 
 /// True if a `V` lives in the room itself; else its box does.
 const fn fits<V>() -> bool {
     size_of::<V>() <= size_of::<Room>() && align_of::<V>() <= align_of::<Room>()
+}
+
+/// True if such a task costs no allocation.
+pub(crate) const fn fits_task<A: Task>() -> bool {
+    fits::<Running<A>>()
 }
 
 /// Puts a value into an empty room.

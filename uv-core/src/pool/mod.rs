@@ -16,7 +16,7 @@ use std::thread;
 use crate::sys;
 
 pub(crate) use home::Home;
-pub(crate) use job::{Ending, Job};
+pub(crate) use job::{Ending, Job, fits_task};
 pub use queue::Lane;
 use queue::Queue;
 pub(crate) use task::{Running, Step, Task};
