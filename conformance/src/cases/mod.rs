@@ -720,6 +720,7 @@ macro_rules! __list_of_cases {
                 what_has_not_begun_can_be_cancelled
                 a_cancel_prevents_or_is_too_late
                 what_has_begun_cannot_be_cancelled
+                what_is_in_memory_is_read_at_once
                 a_file_in_use_stays_open
                 a_callback_may_close_its_file
                 a_loop_may_go_before_its_operations

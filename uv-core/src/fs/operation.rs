@@ -119,9 +119,9 @@ impl<A: Action> Operation<A> {
 pub struct FsRequest(Token);
 
 impl FsRequest {
-    /// Cancels an operation that has not begun: no thread has taken it, and the backend has
-    /// not been given it. Its callback comes all the same, later, with `ECANCELED`
-    /// (`WSAECANCELLED` on Windows).
+    /// Cancels an operation that has not begun: no thread has taken it, the backend has not
+    /// been given it, and it was not done at once. Its callback comes all the same, later, with
+    /// `ECANCELED` (`WSAECANCELLED` on Windows).
     ///
     /// ```
     /// use uv_core::{Loop, Pool, RunMode, fs};

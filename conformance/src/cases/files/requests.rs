@@ -208,6 +208,65 @@ pub fn what_has_begun_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
+/// True if this kernel and this file system read what is in memory without blocking.
+#[cfg(target_os = "linux")]
+fn reads_at_once(path: &std::path::Path) -> bool {
+    use std::os::fd::AsRawFd;
+
+    let (file, mut memory) = (std::fs::File::open(path).expect("a file"), [0_u8; 4]);
+    let list = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
+    let (call, flags) = (libc::SYS_preadv2, libc::c_long::from(libc::RWF_NOWAIT));
+    let (number, zero): (_, libc::c_long) = (libc::c_long::from(file.as_raw_fd()), 0);
+    // SAFETY: the list names one piece of memory, which is there to be filled.
+    let count = unsafe { libc::syscall(call, number, &list, zero + 1, zero, zero, flags) };
+    count == 4
+}
+
+/// What is in the kernel's memory is read though all threads are busy, and told later; what
+/// is not there, as nothing is beyond the end, waits for a thread.
+#[cfg(target_os = "linux")]
+pub fn what_is_in_memory_is_read_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let path = dir.file("file", "text");
+    if !reads_at_once(&path) {
+        return Err(crate::Skip::because("this file system does not say whether it would block"));
+    }
+    let by_backend = lp.backend().supports(poll_core::OpKind::Read);
+    let file = file_of(std::fs::File::open(&path).expect("a file"));
+    let (pool, gate) = busy_pool(&mut lp);
+    lp.set_pool(pool);
+    let log = Log::default();
+    for (bytes, offset) in [(8, 0), (4, 0), (2, 1), (1, 4)] {
+        let told = log.clone();
+        let read = fs::read_at(&file, vec![0; bytes], offset);
+        let started = read.start(&mut lp, move |_, (count, buf)| {
+            let count = count.expect("a read");
+            told.push((offset, buf[..count].to_vec()));
+        });
+        started.expect("it starts");
+    }
+    assert_eq!(log.len(), 0, "never inline");
+    let whole = (0, b"text".to_vec());
+    let at_once = if by_backend { 4 } else { 2 };
+    while log.len() < at_once {
+        run(&mut lp, RunMode::Once);
+    }
+    run(&mut lp, RunMode::NoWait);
+    assert_eq!(log.len(), at_once, "the thread is busy");
+    gate.open();
+    run_to_the_end(&mut lp);
+    let mut all = log.take();
+    all.sort();
+    assert_eq!(all, [whole.clone(), whole, (1, b"ex".to_vec()), (4, Vec::new())]);
+    Ok(())
+}
+
+/// What is in the kernel's memory is read though all threads are busy.
+#[cfg(not(target_os = "linux"))]
+pub fn what_is_in_memory_is_read_at_once<T: Backend>(_lab: &Lab<T>) -> Verdict {
+    Err(crate::Skip::because("only Linux says whether a read would block"))
+}
+
 /// A file that is in use is not closed under who uses it.
 pub fn a_file_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
