@@ -115,17 +115,18 @@ impl ServerProcess {
         crate::clock::read(clock).ok_or_else(io::Error::last_os_error)
     }
 
-    /// How many bytes of memory it uses.
+    /// How many bytes of memory of its own it uses: whole pages, without those of its program.
     ///
     /// # Errors
     ///
     /// If it is gone.
     #[cfg(target_os = "linux")]
-    pub fn resident(&self) -> io::Result<u64> {
+    pub fn memory(&self) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("Rss:"));
+        let line = status.lines().find_map(|line| line.strip_prefix("Anonymous:"));
         let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-        kilobytes.map(|kilobytes: u64| kilobytes * 1024).ok_or_else(|| io::Error::other("no Rss"))
+        let bytes = kilobytes.map(|kilobytes: u64| kilobytes * 1024);
+        bytes.ok_or_else(|| io::Error::other("the kernel does not tell what is anonymous"))
     }
 }
 

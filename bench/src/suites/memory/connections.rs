@@ -7,6 +7,9 @@ use crate::process::ServerProcess;
 use crate::servers::{self, Service};
 use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who};
 
+/// Memory grows by pages. Less than one cannot be told from one.
+const PAGE: u64 = 4_096;
+
 pub(super) fn scenario(count: u64) -> Scenario {
     let mut entrants = Entrants::default();
     for server in servers::all() {
@@ -21,7 +24,8 @@ pub(super) fn scenario(count: u64) -> Scenario {
     let figure = Figure {
         name: "idle connection",
         about: "a connection to a TCP server that had one request of 64 bytes and is silent: \
-                what the server's process has grown by. What the kernel keeps is not in it",
+                what the server's process has grown by, a page at least. What the kernel keeps is \
+                not in it",
         unit: Unit::BytesEach,
         count: Count::Exactly(count),
     };
@@ -34,11 +38,11 @@ fn run(who: Who, count: u64) -> io::Result<Sample> {
     // The first has the buffers made that all share.
     let plan = |connections| Echo { connections, bytes: 64, depth: 1, least: 1 };
     let first = load::idle(&server, plan(1))?;
-    let before = server.resident()?;
+    let before = server.memory()?;
     let others = load::idle(&server, plan(count as usize))?;
-    let after = server.resident()?;
+    let after = server.memory()?;
     let mut reading = Reading { count: others.connections() as u64, spent: Default::default() };
-    reading.spent.amount = after.saturating_sub(before);
+    reading.spent.amount = after.saturating_sub(before).max(PAGE);
     drop(first);
     Ok(Sample::new([reading]))
 }
