@@ -1,6 +1,7 @@
 //! Names for registrations and for operations in flight.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// Names one registration, or one operation in flight. Chosen by the caller.
 ///
@@ -22,7 +23,10 @@ use std::fmt;
 /// assert_eq!(Token::from_u64(second.to_u64()), second);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Token(u64);
+pub struct Token(NonZeroU64);
+
+/// Set in memory, and clear in the packed form: so an `Option` takes no more room than a token.
+const TOKEN: u64 = 1 << 63;
 
 impl Token {
     /// The largest generation: 31 bits, so that bit 63 of the packed form stays free.
@@ -30,17 +34,17 @@ impl Token {
 
     /// A token for slot `index`. Only the low 31 bits of `generation` count.
     pub const fn new(index: u32, generation: u32) -> Token {
-        Token(((generation & Self::MAX_GENERATION) as u64) << 32 | index as u64)
+        Token::from_u64(((generation & Self::MAX_GENERATION) as u64) << 32 | index as u64)
     }
 
     /// The dense slot number.
     pub const fn index(self) -> u32 {
-        self.0 as u32
+        self.0.get() as u32
     }
 
     /// How often the slot had been reused when this token was made, modulo 2³¹.
     pub const fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
+        (self.to_u64() >> 32) as u32
     }
 
     /// The token for the next use of the same slot.
@@ -51,12 +55,15 @@ impl Token {
     /// Packs the token into kernel user data. Bit 63 is always clear: a backend
     /// may use it to mark entries of its own.
     pub const fn to_u64(self) -> u64 {
-        self.0
+        self.0.get() & !TOKEN
     }
 
     /// Reverses [`Token::to_u64`], ignoring bit 63.
     pub const fn from_u64(bits: u64) -> Token {
-        Token(bits & !(1 << 63))
+        match NonZeroU64::new(bits | TOKEN) {
+            Some(bits) => Token(bits),
+            None => unreachable!(),
+        }
     }
 }
 
@@ -75,6 +82,11 @@ mod tests {
         let token = Token::new(u32::MAX, u32::MAX);
         assert_eq!(token.to_u64() >> 63, 0);
         assert_eq!(Token::from_u64(token.to_u64() | 1 << 63), token);
+    }
+
+    #[test]
+    fn an_option_takes_no_more_room() {
+        assert_eq!(size_of::<Option<Token>>(), size_of::<Token>());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod passing;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 #[cfg(windows)]
 use std::sync::Arc;
@@ -86,7 +87,7 @@ pub(crate) struct PipeOptions {
     pub(crate) passing: Option<Box<Passing>>,
     /// How many clients a listener on Windows waits for at a time.
     #[cfg_attr(not(windows), allow(dead_code, reason = "elsewhere the backlog says that"))]
-    pub(crate) instances: Option<usize>,
+    pub(crate) instances: Option<NonZeroUsize>,
     /// A connect waits for a server that is free.
     #[cfg(windows)]
     pub(crate) waits_for_instance: Option<GivenUp>,
@@ -317,10 +318,10 @@ impl Pipe {
         instances: usize,
     ) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        if instances == 0 {
+        let Some(instances) = NonZeroUsize::new(instances) else {
             let why = "a listener without an instance cannot be connected to";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        }
+        };
         slot.pipe.instances = Some(instances);
         Ok(())
     }

@@ -78,7 +78,8 @@ pub struct Tcp(pub(crate) Token);
 #[derive(Debug, Default)]
 pub(crate) struct TcpOptions {
     nodelay: bool,
-    keepalive: Option<Keepalive>,
+    /// What a socket gets that is not made yet.
+    keepalive: Option<Box<Keepalive>>,
     /// Why it could not be bound, told by those that need that.
     bind_error: Option<i32>,
 }
@@ -290,8 +291,13 @@ impl Tcp {
             let why = "keepalive counts in seconds, from one";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        slot.tcp.keepalive = keepalive;
-        slot.socket.as_ref().map_or(Ok(()), |socket| set_keepalive(socket, keepalive))
+        match &slot.socket {
+            Some(socket) => set_keepalive(socket, keepalive),
+            None => {
+                slot.tcp.keepalive = keepalive.map(Box::new);
+                Ok(())
+            }
+        }
     }
 
     /// Does nothing, for programs that were written for libuv: how many accepts are in flight
@@ -386,8 +392,8 @@ fn adopt<B: Backend>(slot: &mut StreamSlot<B>, socket: Socket) -> io::Result<()>
     if slot.tcp.nodelay {
         socket.set_tcp_nodelay(true)?;
     }
-    if slot.tcp.keepalive.is_some() {
-        set_keepalive(&socket, slot.tcp.keepalive)?;
+    if let Some(keepalive) = &slot.tcp.keepalive {
+        set_keepalive(&socket, Some(**keepalive))?;
     }
     slot.socket = Some(socket.into());
     Ok(())

@@ -28,8 +28,32 @@ pub(super) enum Arrival {
     Failed(i32),
 }
 
-/// What nobody has read yet.
-pub(super) type Arrivals = VecDeque<Arrival>;
+/// What nobody has read yet: mostly nothing, for which there is room for no more than a pointer.
+#[derive(Debug, Default)]
+#[allow(clippy::box_collection, reason = "a queue is four words in each stream")]
+pub(super) struct Arrivals(Option<Box<VecDeque<Arrival>>>);
+
+impl Arrivals {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn pop_front(&mut self) -> Option<Arrival> {
+        let first = self.0.as_mut()?.pop_front();
+        if self.0.as_ref().is_some_and(|all| all.is_empty()) {
+            self.0 = None;
+        }
+        first
+    }
+
+    fn push_back(&mut self, arrival: Arrival) {
+        self.0.get_or_insert_default().push_back(arrival);
+    }
+
+    fn push_front(&mut self, arrival: Arrival) {
+        self.0.get_or_insert_default().push_front(arrival);
+    }
+}
 
 impl<B: Backend> Loop<B> {
     /// The operation that receives whatever comes has received something, or is over.

@@ -9,6 +9,7 @@
 //! has ended, and then the handle is closed.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use poll_core::{Backend, Op, RawBufs, Ready, Token};
@@ -48,7 +49,7 @@ impl<B: Backend> Loop<B> {
     pub(super) fn arm_pipe(&mut self, key: Token, wanted: Ready) -> io::Result<()> {
         let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
         slot.armed = wanted;
-        let instances = slot.pipe.instances.unwrap_or(INSTANCES);
+        let instances = slot.pipe.instances.map_or(INSTANCES, NonZeroUsize::get);
         match slot.socket.as_ref().and_then(Transport::pipe) {
             Some(NamedPipe::Listener(server)) => {
                 let server = Rc::clone(server);
