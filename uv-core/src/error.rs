@@ -50,6 +50,11 @@ pub(crate) fn cancelled() -> Error {
     Error::from_raw_os_error(sys::CANCELLED)
 }
 
+/// Another of an error, for another request.
+pub(crate) fn same(error: &Error) -> Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), Error::from_raw_os_error)
+}
+
 /// There is no memory to read into.
 pub(crate) fn no_buffer() -> Error {
     Error::from_raw_os_error(sys::NO_BUFFER)

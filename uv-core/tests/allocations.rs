@@ -139,6 +139,35 @@ fn pipes_allocate_nothing() {
     });
 }
 
+/// Several pairs at once, as one alone is answered by a call of its own.
+#[test]
+fn batches_allocate_nothing() {
+    fn answer(lp: &mut Loop<Auto>, tcp: Tcp, bytes: &[u8]) {
+        assert_eq!(bytes.len(), 64);
+        assert_eq!(tcp.write_batched(lp, bytes).unwrap(), 64);
+    }
+    every(|lp| {
+        let pairs: Rc<[_]> = (0..4).map(|_| Tcp::pair(lp).unwrap()).collect();
+        let meter = Rc::new(RefCell::new(Meter::new()));
+        for (one, other) in pairs.iter() {
+            other.read_start(lp, |lp, other, bytes| answer(lp, other, bytes.unwrap())).unwrap();
+            let (pairs, meter) = (Rc::clone(&pairs), Rc::clone(&meter));
+            let reading = one.read_start(lp, move |lp, one, bytes| {
+                answer(lp, one, bytes.unwrap());
+                if meter.borrow_mut().round() {
+                    for (one, other) in pairs.iter() {
+                        one.close(lp).unwrap();
+                        other.close(lp).unwrap();
+                    }
+                }
+            });
+            reading.unwrap();
+            assert_eq!(one.try_write(lp, &[7; 64]).unwrap(), 64);
+        }
+        lp.run(RunMode::Default).unwrap();
+    });
+}
+
 #[test]
 fn pulled_reads_and_vectored_writes_allocate_nothing() {
     fn next(lp: &mut Loop<Auto>, one: Tcp, other: Tcp, buffer: Vec<u8>, meter: Rc<RefCell<Meter>>) {

@@ -42,7 +42,7 @@ fn echo<B: Backend>(lp: &mut Loop<B>, peer: Tcp, bytes: io::Result<&[u8]>) {
         Ok([]) | Err(_) => return close(lp, peer),
         Ok(bytes) => bytes,
     };
-    let written = match peer.try_write(lp, bytes) {
+    let written = match peer.write_batched(lp, bytes) {
         Ok(written) => written,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
         Err(_) => return close(lp, peer),

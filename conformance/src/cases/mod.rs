@@ -389,6 +389,12 @@ macro_rules! __list_of_cases {
                 a_shutdown_happens_once
                 a_shutdown_leaves_reading
                 a_blocking_stream_writes_all_at_once
+                batches_keep_the_order
+                a_batch_leaves_before_an_end
+                a_batch_leaves_before_the_loop_returns
+                a_full_stream_takes_no_more
+                batches_to_a_lost_peer_end
+                a_batched_echo_comes_back_whole
                 an_echo_comes_back_whole
                 closing_cancels_what_waits
                 may_close_in_every_callback

@@ -48,13 +48,20 @@ impl<B: Backend> StreamSlot<B> {
             return Wanted { input: Input::Nothing, output };
         }
         let operates = self.operates();
-        let output = match self.writes.is_empty() {
+        let output = match self.writes.is_empty() && self.batch.is_none() {
             true => Output::Nothing,
             false if operates && performs(Performs::SEND) => Output::Operation,
             false => Output::Ready,
         };
         let input = self.wanted_input(|operation| operates && performs(operation));
         Wanted { input, output }
+    }
+
+    /// True if that is what the stream waits for already, by operations alone.
+    fn waits_for(&self, wanted: Wanted) -> bool {
+        let input = self.input.map_or(Input::Nothing, |flight| Input::Operation(flight.kind));
+        let output = if self.output.is_some() { Output::Operation } else { Output::Nothing };
+        self.armed == Ready::NONE && wanted == Wanted { input, output }
     }
 
     fn wanted_input(&self, performs: impl Fn(Performs) -> bool) -> Input {
@@ -97,6 +104,9 @@ impl<B: Backend> Loop<B> {
             return Ok(());
         }
         let wanted = slot.wanted(|operation| self.operations.performs(operation));
+        if slot.waits_for(wanted) {
+            return Ok(());
+        }
         self.arm_input(key, wanted.input)?;
         if wanted.output == Output::Operation {
             self.put_in_outbox(key);

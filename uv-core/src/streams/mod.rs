@@ -15,6 +15,7 @@
 mod accept;
 mod arm;
 mod arrivals;
+mod batch;
 mod connect;
 mod outbox;
 #[cfg(windows)]
@@ -43,6 +44,7 @@ use crate::{Loop, error};
 
 use accept::Listener;
 use arrivals::{Arrival, Arrivals};
+use batch::{Batch, Spare};
 use transfers::{List, Transfer};
 
 use pace::Pace;
@@ -124,6 +126,8 @@ pub(crate) struct StreamSlot<B: Backend> {
     reader: Option<Repeated<B, Token>>,
     reads: List,
     writes: List,
+    /// What goes before them.
+    batch: Option<Box<Batch>>,
     /// Reads and writes that are to call back.
     done: List,
     /// Bytes of writes that have neither left nor been told to have failed.
@@ -175,6 +179,8 @@ pub(crate) struct Streams<B: Backend> {
     arriving: Option<(Token, Arrival)>,
     /// Streams with writes that no operation sends yet.
     outbox: Vec<Token>,
+    /// Memory to copy little writes to.
+    spare: Spare,
     /// Operations of pipes that are in flight.
     #[cfg(windows)]
     flights: Arena<overlapped::Flight>,
@@ -187,6 +193,7 @@ impl<B: Backend> Default for Streams<B> {
             transfers: Arena::default(),
             arriving: None,
             outbox: Vec::new(),
+            spare: Spare::default(),
             #[cfg(windows)]
             flights: Arena::default(),
         }
@@ -237,6 +244,7 @@ impl<B: Backend> Loop<B> {
             reader: None,
             reads: List::default(),
             writes: List::default(),
+            batch: None,
             done: List::default(),
             write_queue_size: 0,
             connect: None,
@@ -335,6 +343,7 @@ impl<B: Backend> Loop<B> {
             slot.connected.get_or_insert_with(|| Err(error::cancelled()));
         }
         self.tell_connected(key);
+        self.end_batch(key);
         self.cancel_transfers(key);
         self.tell_done(key);
         self.cancel_shutdown(key);

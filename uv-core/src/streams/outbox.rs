@@ -33,10 +33,14 @@ impl<B: Backend> Loop<B> {
 
     /// Starts sending what was written since the last wait.
     pub(crate) fn send_outbox(&mut self) {
+        let alone = self.streams.outbox.len() == 1;
         for index in 0..self.streams.outbox.len() {
             let key = self.streams.outbox[index];
             if let Some(slot) = self.streams.slots.get_mut(key) {
                 slot.flags -= Flags::OUTBOX;
+            }
+            if alone {
+                self.send_batch_at_once(key);
             }
             self.start_output(key);
         }
@@ -53,6 +57,9 @@ impl<B: Backend> Loop<B> {
 
     /// Sends the first writes that are queued, as many as one operation takes.
     fn start_output(&mut self, key: Token) {
+        if self.start_batch(key) {
+            return;
+        }
         while let Some((write, 0)) = self.first_write(key) {
             self.finish_transfer(key, write, None); // There is nothing to send.
         }
@@ -136,10 +143,12 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn stream_output_done(&mut self, key: Token, done: Done) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         let Some(flight) = slot.output.take() else { return };
+        if slot.batch.is_some() {
+            return self.batch_done(key, flight, done);
+        }
         self.take_back_writes(key, done.result.unwrap_or(0));
         if let Err(code) = done.result
-            && !(flight.cancelled && code == sys::ABORTED)
-            && !(sys::is_passing(code) && code != sys::ABORTED)
+            && flight.has_failed(code)
         {
             self.fail_writes(key, || io::Error::from_raw_os_error(code));
         }

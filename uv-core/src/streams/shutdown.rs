@@ -33,7 +33,7 @@ impl<B: Backend> Loop<B> {
     pub(super) fn drain_stream(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         let Some(socket) = &slot.socket else { return };
-        let busy = !slot.writes.is_empty() || !slot.done.is_empty();
+        let busy = slot.batch.is_some() || !slot.writes.is_empty() || !slot.done.is_empty();
         if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
             return;
         }

@@ -278,6 +278,44 @@ pub trait Stream: Handle + StreamKey {
         lp.try_write(self.stream_key(), bufs)
     }
 
+    /// Writes a copy of `bytes`, or as many as can be taken now, and returns how many those are.
+    ///
+    /// This is [`try_write`](Stream::try_write) for answers from callbacks. Where the backend
+    /// sends by itself, little is copied, and sent before the loop next waits by the one system
+    /// call that all streams share; elsewhere, and for much, it is written at once.
+    ///
+    /// What was taken is on its way, as what lies in the kernel's buffer is: the next read or
+    /// write tells if the connection failed meanwhile. It counts as
+    /// [queued](Stream::write_queue_size) until it leaves, goes before what is written after it,
+    /// and a [`shutdown`](Stream::shutdown) waits for it.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// other.read_start(&mut lp, |lp, other, bytes| {
+    ///     let bytes = bytes.unwrap();
+    ///     // Much more than that would have to wait: see `try_write`.
+    ///     assert_eq!(other.write_batched(lp, bytes).unwrap(), bytes.len());
+    /// })?;
+    /// one.try_write(&mut lp, b"echo")?;
+    /// one.read_start(&mut lp, move |lp, one, bytes| {
+    ///     assert_eq!(bytes.unwrap(), b"echo");
+    ///     one.close(lp).unwrap();
+    ///     other.close(lp).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_write`](Stream::try_write).
+    fn write_batched<B: Backend>(self, lp: &mut Loop<B>, bytes: &[u8]) -> io::Result<usize> {
+        lp.write_batched(self.stream_key(), bytes)
+    }
+
     /// Ends the writing side when all that is queued is written: the peer reads the end of
     /// file. The stream is not writable from now on.
     ///

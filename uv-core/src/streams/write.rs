@@ -225,9 +225,13 @@ impl<B: Backend> Loop<B> {
 
     /// Writes what can be written now, unless an operation is at it.
     pub(super) fn push_writes(&mut self, key: Token) {
+        let busy = self.streams.slots.get(key).is_none_or(|slot| slot.output.is_some());
+        if busy || !self.push_batch(key) {
+            return;
+        }
         for _ in 0..WRITES_PER_EVENT {
             let Some(slot) = self.streams.slots.get(key) else { return };
-            if slot.output.is_some() || slot.flags.contains(Flags::CONNECTING) {
+            if slot.flags.contains(Flags::CONNECTING) {
                 return;
             }
             let Some(write) = slot.writes.first() else { break };
@@ -247,9 +251,9 @@ impl<B: Backend> Loop<B> {
     /// A write has failed, and with it those that are queued behind: they would follow half a
     /// write, if anything.
     pub(super) fn writing_failed(&mut self, key: Token, write: Token, error: io::Error) {
-        let (code, kind) = (error.raw_os_error(), error.kind());
+        let behind = error::same(&error);
         self.finish_transfer(key, write, Some(error));
-        self.fail_writes(key, || code.map_or_else(|| kind.into(), io::Error::from_raw_os_error));
+        self.fail_writes(key, || error::same(&behind));
     }
 
     /// Writes as much of the first write as goes now.
@@ -380,7 +384,7 @@ pub(super) fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
 }
 
 /// One system call. A lack of kernel memory for now is as good as a full socket.
-fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(super) fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
         match socket.send(bufs) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -47,7 +47,7 @@ pub(crate) use process::{
 pub(crate) use signals::{subscribe, unsubscribe};
 
 pub(crate) use sockets::{
-    ABORTED, CANCELLED, MUCH_AT_ONCE, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept,
+    ABORTED, CANCELLED, LITTLE, MUCH_AT_ONCE, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept,
     accepted, is_connecting, is_ones_own, is_passing, is_wrong_family, out_of_descriptors,
     reuse_port, socket_pair, stream_socket,
 };

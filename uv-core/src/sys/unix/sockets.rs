@@ -22,6 +22,10 @@ pub(crate) const NO_BUFFER: i32 = libc::ENOBUFS;
 /// echoes of 16 KiB over io_uring.
 pub(crate) const MUCH_AT_ONCE: usize = 8 * 1024;
 
+/// So few bytes are better copied and sent together with those of other streams, where the
+/// backend does that.
+pub(crate) const LITTLE: Option<usize> = Some(8 * 1024);
+
 /// What a request is told that was given up.
 pub(crate) const CANCELLED: i32 = libc::ECANCELED;
 

@@ -21,6 +21,9 @@ pub(crate) const NO_BUFFER: i32 = WSAENOBUFS;
 /// Operations are better for any number of bytes: to wait for readiness is one as well.
 pub(crate) const MUCH_AT_ONCE: usize = isize::MAX as usize;
 
+/// Operations are started by a call each: to write at once is as good for any number of bytes.
+pub(crate) const LITTLE: Option<usize> = None;
+
 /// What a request is told that was given up.
 pub(crate) const CANCELLED: i32 = WSAECANCELLED;
 
