@@ -1,5 +1,5 @@
 //! In a steady state the loop allocates nothing: not for timers, sends, channel messages,
-//! phases, polls or work, on any of the backends that Linux has.
+//! phases, polls, work or open files, on any of the backends that Linux has.
 //!
 //! Allocations are counted for the whole process, whose only test this is: also those of
 //! the pool's threads and of the threads that send.
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use poll_core::Backend;
 use uv_core::{
-    Async, Channel, Check, Handle, Idle, Lane, Loop, Poll, PollEvents, Pool, Prepare, RunMode,
-    Timer,
+    Async, Channel, Check, Command, Exit, Handle, Idle, Lane, Loop, Poll, PollEvents, Pool,
+    Prepare, Process, RunMode, Timer, fs,
 };
 
 struct Counting;
@@ -52,15 +52,25 @@ static COUNTING: Counting = Counting;
 const WARM_UP: usize = 200;
 const COUNTED: usize = 2_000;
 
+/// What a child takes at the most, if its program is named by a path and it inherits all
+/// variables.
+const PER_CHILD: usize = 24;
+
 /// Runs `round` until it is warm, and then asserts that it allocates nothing.
 #[track_caller]
-fn allocates_nothing(what: &str, mut round: impl FnMut()) {
+fn allocates_nothing(what: &str, round: impl FnMut()) {
+    allocates(what, 0, round);
+}
+
+/// As above, but that each round allocates so many times.
+#[track_caller]
+fn allocates(what: &str, each: usize, mut round: impl FnMut()) {
     (0..WARM_UP).for_each(|_| round());
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     (0..COUNTED).for_each(|_| round());
     let made = ALLOCATIONS.load(Ordering::SeqCst) - before;
     assert_ne!(before, 0, "whoever gets here has allocated something");
-    assert_eq!(made, 0, "{what}: allocations in {COUNTED} rounds");
+    assert_eq!(made, each * COUNTED, "{what}: allocations in {COUNTED} rounds");
 }
 
 fn run<B: Backend>(lp: &mut Loop<B>, mode: RunMode) {
@@ -198,6 +208,84 @@ fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
     assert_eq!(done.get(), 2 * (WARM_UP + COUNTED) as u64);
 }
 
+/// Where an answer is put: made once, as it is memory.
+type Slot<T> = Rc<Cell<Option<T>>>;
+
+/// Has a file operation done, by a pool if there is one, and gives what it gives.
+fn ask<B: Backend, A: fs::Action>(
+    lp: &mut Loop<B>,
+    pool: Option<&Pool>,
+    slot: &Slot<A::Output>,
+    operation: fs::Operation<A>,
+) -> A::Output {
+    let answer = Rc::clone(slot);
+    let done = move |_: &mut Loop<B>, output| answer.set(Some(output));
+    let started = match pool {
+        Some(pool) => operation.start_on(lp, pool, done),
+        None => operation.start(lp, done),
+    };
+    started.unwrap();
+    run(lp, RunMode::Default);
+    slot.take().unwrap()
+}
+
+fn files<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let path = std::env::temp_dir().join(format!("allocations-{}", std::process::id()));
+    let options = fs::OpenOptions::new().read(true).write(true).create(true);
+    let file = fs::open(&path, options).perform().unwrap();
+    let threads = Pool::new(2).unwrap();
+    every_thread_runs(lp, &threads);
+    every_thread_runs(lp, &Pool::global().unwrap());
+    for (by, pool) in [("by itself", None), ("by a pool", Some(&threads))] {
+        let (moved, found, closed) = (Slot::default(), Slot::default(), Slot::default());
+        let mut memory = vec![7; 4096];
+        allocates_nothing(&format!("{name}, {by}: reads and writes of a file"), || {
+            for offset in [0, 4096] {
+                let write = fs::write_at(&file, std::mem::take(&mut memory), offset);
+                let (count, back) = ask(lp, pool, &moved, write);
+                assert_eq!(count.unwrap(), 4096);
+                let read = fs::read_at(&file, back, offset);
+                let (count, back) = ask(lp, pool, &moved, read);
+                assert_eq!((count.unwrap(), back[4095]), (4096, 7));
+                // From where the file is at, which ends.
+                let (count, back) = ask(lp, pool, &moved, fs::read(&file, back));
+                assert!(count.unwrap() <= 4096);
+                memory = back;
+            }
+        });
+        allocates_nothing(&format!("{name}, {by}: questions about a file"), || {
+            assert_eq!(ask(lp, pool, &found, fs::fstat(&file)).unwrap().size, 8192);
+            ask(lp, pool, &closed, fs::ftruncate(&file, 8192)).unwrap();
+            ask(lp, pool, &closed, fs::fdatasync(&file)).unwrap();
+        });
+        allocates(&format!("{name}, {by}: a path is copied, and nothing else"), 1, || {
+            assert_eq!(ask(lp, pool, &found, fs::stat(&path)).unwrap().size, 8192);
+        });
+    }
+    fs::unlink(&path).perform().unwrap();
+}
+
+/// A child needs lists, of its arguments for one. It costs the same each time.
+fn children<B: Backend>(name: &str, lp: &mut Loop<B>) {
+    let command = Command::new("/bin/sh").args(["-c", ":"]);
+    let mut spawn = |count: usize| {
+        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        for _ in 0..count {
+            let ended = |lp: &mut Loop<B>, process: Process, exit: io::Result<Exit>| {
+                assert!(exit.unwrap().success());
+                process.close(lp).unwrap();
+            };
+            Process::spawn(lp, &command, ended).unwrap();
+            run(lp, RunMode::Default);
+        }
+        ALLOCATIONS.load(Ordering::SeqCst) - before
+    };
+    spawn(10);
+    let (once, twice) = (spawn(20), spawn(20));
+    assert_eq!(once, twice, "{name}: allocations of 20 children");
+    assert!(once <= 20 * PER_CHILD, "{name}: {once} allocations of 20 children");
+}
+
 fn steady<B: Backend>(name: &str, backend: io::Result<B>) {
     let backend = match backend {
         Ok(backend) => backend,
@@ -213,6 +301,8 @@ fn steady<B: Backend>(name: &str, backend: io::Result<B>) {
     sends(name, &mut lp);
     polls(name, &mut lp);
     work(name, &mut lp);
+    files(name, &mut lp);
+    children(name, &mut lp);
     assert!(lp.close().is_ok(), "{name}: nothing is open");
 }
 
