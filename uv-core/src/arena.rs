@@ -34,6 +34,10 @@ impl<T> Arena<T> {
         self.live += 1;
         if self.free == END {
             let index = self.slots.len() as u32;
+            if self.slots.len() == self.slots.capacity() {
+                // By a quarter: slots are large, and twice as many would mostly be room.
+                self.slots.reserve_exact((self.slots.len() / 4).max(4));
+            }
             self.slots.push(Slot::Live { generation: 0, value });
             return Token::new(index, 0);
         }
