@@ -7,7 +7,8 @@
 
 use crate::sys;
 
-/// How often in a row it has to be otherwise for the way to change.
+/// How often in a row little has to come for the way to change back. Much changes it at once: what
+/// comes with it takes the memory that all share.
 const STEADY: u8 = 4;
 
 /// How much comes at once, by the last few times.
@@ -31,7 +32,7 @@ impl Pace {
             return false;
         }
         self.otherwise += 1;
-        let changes = self.otherwise == STEADY;
+        let changes = !self.much || self.otherwise == STEADY;
         if changes {
             *self = Pace { much: !self.much, otherwise: 0 };
         }
@@ -44,12 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lasts_changes_it() {
+    fn much_changes_it_at_once_and_little_when_it_lasts() {
         let mut pace = Pace::default();
         let much = sys::MUCH_AT_ONCE;
-        for count in [much, much, much, 1, much, much, much] {
-            assert!(!pace.came(count) && !pace.is_much());
-        }
+        assert!(!pace.came(1) && !pace.is_much());
         assert!(pace.came(much) && pace.is_much());
         for count in [1, 1, 1, much] {
             assert!(!pace.came(count) && pace.is_much());
