@@ -53,6 +53,7 @@ impl Ready {
     /// assert_eq!(Ready::READ.report(seen), Ready::READ | Ready::HANGUP);
     /// assert_eq!(Ready::NONE.report(seen), Ready::NONE);
     /// ```
+    #[inline]
     pub const fn report(self, seen: Ready) -> Ready {
         let asked = self.intersection(Ready::INTEREST);
         if asked.is_empty() {

@@ -102,6 +102,7 @@ impl<T> Registry<T> {
     }
 
     /// True if nothing is registered.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

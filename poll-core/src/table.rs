@@ -46,6 +46,7 @@ impl<T> Table<T> {
     }
 
     /// The live value for `token`, if any.
+    #[inline]
     pub fn get(&self, token: Token) -> Option<&T> {
         match self.slots.get(token.index() as usize)? {
             Some((generation, value)) if *generation == token.generation() => Some(value),
@@ -54,6 +55,7 @@ impl<T> Table<T> {
     }
 
     /// The live value for `token`, if any.
+    #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         match self.slots.get_mut(token.index() as usize)? {
             Some((generation, value)) if *generation == token.generation() => Some(value),
@@ -80,6 +82,7 @@ impl<T> Table<T> {
     }
 
     /// True if no value is live.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }

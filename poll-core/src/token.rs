@@ -38,11 +38,13 @@ impl Token {
     }
 
     /// The dense slot number.
+    #[inline]
     pub const fn index(self) -> u32 {
         self.0.get() as u32
     }
 
     /// How often the slot had been reused when this token was made, modulo 2³¹.
+    #[inline]
     pub const fn generation(self) -> u32 {
         (self.to_u64() >> 32) as u32
     }
@@ -54,11 +56,13 @@ impl Token {
 
     /// Packs the token into kernel user data. Bit 63 is always clear: a backend
     /// may use it to mark entries of its own.
+    #[inline]
     pub const fn to_u64(self) -> u64 {
         self.0.get() & !TOKEN
     }
 
     /// Reverses [`Token::to_u64`], ignoring bit 63.
+    #[inline]
     pub const fn from_u64(bits: u64) -> Token {
         match NonZeroU64::new(bits | TOKEN) {
             Some(bits) => Token(bits),

@@ -127,6 +127,17 @@ impl Instance {
     }
 }
 
+/// The time since the machine started. As `Instant` has it, without the arithmetic.
+#[inline]
+pub(crate) fn monotonic() -> Duration {
+    // SAFETY: all zeros are a time.
+    let mut now = unsafe { std::mem::zeroed::<libc::timespec>() };
+    // SAFETY: the kernel writes to `now` during the call only.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    debug_assert_eq!(failed, 0, "every kernel with epoll has this clock");
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// A new descriptor, or why there is none.
 pub(crate) fn owned<T>(fd: c_int, own: impl FnOnce(RawFd) -> T) -> io::Result<T> {
     if fd >= 0 {

@@ -75,6 +75,9 @@ mod waker;
 use instance::Instance;
 pub use waker::Waker;
 
+/// Longer waits may be cut short by a kernel that counts them in milliseconds.
+const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+
 /// How many sources one `wait` reports at the most: 12 KiB of events.
 const BATCH: usize = 1024;
 
@@ -92,6 +95,10 @@ pub struct Epoll {
     ready: Vec<libc::epoll_event>,
     /// `raw_fd` was given out: another poller may watch this very instance.
     shown: Cell<bool>,
+    /// How many sources are silent though the kernel still watches them.
+    silent: usize,
+    /// A knock was found before its ring, which may come when nobody expects it.
+    rings_late: bool,
 }
 
 #[derive(Debug)]
@@ -101,6 +108,13 @@ struct Source {
     armed: Armed,
     /// Where in `changed` it is.
     queued: Option<usize>,
+}
+
+impl Source {
+    /// It is to be silent, and may not be: the kernel was told to watch it.
+    fn is_silent(&self) -> bool {
+        self.wanted == 0 && matches!(self.armed, Armed::For(_))
+    }
 }
 
 /// What the kernel was last told about a source.
@@ -131,6 +145,8 @@ impl Epoll {
             changed: Vec::new(),
             ready: Vec::with_capacity(BATCH),
             shown: Cell::new(false),
+            silent: 0,
+            rings_late: false,
         })
     }
 }
@@ -165,7 +181,9 @@ impl Backend for Epoll {
 
     fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
         let state = self.sources.get_mut(token)?;
+        let was_silent = state.is_silent();
         state.wanted = to_epoll(interest, mode);
+        self.silent = self.silent - usize::from(was_silent) + usize::from(state.is_silent());
         if state.queued.is_none() {
             state.queued = Some(self.changed.len());
             self.changed.push(token);
@@ -175,6 +193,7 @@ impl Backend for Epoll {
 
     fn deregister(&mut self, token: Token) -> io::Result<()> {
         let (source, state) = self.sources.remove(token)?;
+        self.silent -= usize::from(state.is_silent());
         if let Some(place) = state.queued {
             self.changed.swap_remove(place);
             if let Some(&moved) = self.changed.get(place) {
@@ -197,7 +216,8 @@ impl Backend for Epoll {
             return Ok(());
         }
         let before = events.len();
-        let countdown = Countdown::start(timeout);
+        // The clock is read only if the wait may have to go on.
+        let countdown = self.may_go_on(timeout).then(|| Countdown::start(timeout));
         let mut left = timeout;
         loop {
             if !self.changed.is_empty() {
@@ -215,18 +235,32 @@ impl Backend for Epoll {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
                 Err(error) => return Err(error),
             };
-            if !self.ready.is_empty() {
-                self.collect(events);
+            let rung = !self.ready.is_empty() && self.collect(events);
+            if woken || rung {
+                self.rings_late = woken && !rung;
             }
             if woken || signalled || events.len() > before {
                 return Ok(());
             }
             // All that came was a late ring or from silent sources, or the time is over.
-            left = countdown.left();
+            left = match (&countdown, timeout) {
+                (Some(countdown), _) => countdown.left(),
+                (None, None) => None,
+                // A ring that not even the doorbell knew of is a wake, and the kernel has
+                // counted the time otherwise.
+                (None, Some(_)) if rung || self.ready.is_empty() => Some(Duration::ZERO),
+                // A descriptor that was closed too early. It is late rather than early.
+                (None, Some(_)) => timeout,
+            };
             if left == Some(Duration::ZERO) {
                 return Ok(());
             }
         }
+    }
+
+    #[inline]
+    fn now(&self) -> Duration {
+        instance::monotonic()
     }
 
     fn raw_fd(&self) -> Option<RawSource> {
@@ -246,6 +280,14 @@ impl Backend for Epoll {
 }
 
 impl Epoll {
+    /// True if a wait may find nothing to report before the time is over, and must know how
+    /// much of it is left.
+    #[inline]
+    fn may_go_on(&self, timeout: Option<Duration>) -> bool {
+        let longest = timeout.is_some_and(|timeout| timeout > LONGEST);
+        self.silent > 0 || self.rings_late || longest
+    }
+
     /// Tells the kernel what has changed, in one system call a source at most.
     fn flush(&mut self, events: &mut Vec<Event>) {
         for token in self.changed.drain(..) {
@@ -262,12 +304,13 @@ impl Epoll {
         }
     }
 
-    /// Turns what the kernel has reported into events.
-    fn collect(&mut self, events: &mut Vec<Event>) {
-        let mut orphaned = false;
-        for event in self.ready.drain(..) {
+    /// Turns what the kernel has reported into events. True if the bell has rung.
+    fn collect(&mut self, events: &mut Vec<Event>) -> bool {
+        let (mut orphaned, mut rung) = (false, false);
+        for event in &self.ready {
             if event.u64 == BELL {
-                continue; // The doorbell says whether that was a wake.
+                rung = true; // The doorbell says whether that was a wake.
+                continue;
             }
             let token = Token::from_u64(event.u64);
             let Some((source, state)) = self.sources.find(token) else {
@@ -281,9 +324,11 @@ impl Epoll {
             } else if !spent {
                 let deleted = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
                 orphaned |= deleted.is_err();
+                self.silent -= usize::from(state.is_silent());
                 state.armed = Armed::Absent;
             }
             if spent {
+                self.silent -= usize::from(state.is_silent());
                 (state.wanted, state.armed) = (0, Armed::Spent);
             }
         }
@@ -291,6 +336,7 @@ impl Epoll {
             // If it fails, the next report of an orphan tries again.
             let _ = self.renew();
         }
+        rung
     }
 
     /// Takes a new instance, which the next flush fills, under the old number.
@@ -303,6 +349,7 @@ impl Epoll {
         watch_bell(&instance, &self.waker)?;
         self.instance.replace_with(&instance)?;
         self.changed.clear();
+        self.silent = 0;
         for (token, _, state) in self.sources.iter_mut() {
             (state.armed, state.queued) = (Armed::Absent, Some(self.changed.len()));
             self.changed.push(token);
@@ -376,8 +423,12 @@ fn to_epoll(interest: Ready, mode: Mode) -> u32 {
     asked.fold(bit(mode), |bits, (flag, _)| bits | bit(*flag))
 }
 
-/// What the kernel's bits mean, apart from the mode.
+/// What the kernel's bits mean, apart from the mode. Most events are to be read, and no more.
+#[inline]
 fn to_ready(bits: u32) -> Ready {
+    if bits == bit(EPOLLIN) {
+        return Ready::READ;
+    }
     FLAGS.iter().filter(|(flag, _)| bits & bit(*flag) != 0).map(|(_, ready)| *ready).collect()
 }
 

@@ -95,6 +95,48 @@ fn a_silenced_oneshot_is_spent_by_what_is_swallowed() {
     assert_eq!(poll(&mut epoll), []);
 }
 
+/// The clock is read for such waits only, so that they must be known beforehand.
+#[test]
+fn a_wait_goes_on_for_the_time_left_after_a_silent_source() {
+    let timeout = Duration::from_millis(5);
+    for mode in [Mode::Level, Mode::Oneshot] {
+        let (source, mut peer) = UnixStream::pair().unwrap();
+        let mut epoll = Epoll::new().unwrap();
+        register(&mut epoll, &source, Ready::READ, mode);
+        assert!(!epoll.may_go_on(Some(timeout)));
+        epoll.modify(TOKEN, Ready::NONE, mode).unwrap();
+        epoll.modify(TOKEN, Ready::NONE, mode).unwrap();
+        peer.write_all(b"x").unwrap();
+        assert!(epoll.may_go_on(Some(timeout)), "{mode:?}");
+        let (begun, mut events) = (std::time::Instant::now(), Vec::new());
+        epoll.wait(Some(timeout), &mut events).unwrap();
+        assert!(begun.elapsed() >= timeout && events.is_empty(), "{mode:?}: {events:?}");
+        assert!(!epoll.may_go_on(Some(timeout)), "{mode:?}: the kernel does not watch it");
+        epoll.modify(TOKEN, Ready::READ, mode).unwrap();
+        assert_eq!(poll(&mut epoll).len(), 1, "{mode:?}");
+        epoll.modify(TOKEN, Ready::NONE, mode).unwrap();
+        epoll.deregister(TOKEN).unwrap();
+        assert_eq!(epoll.silent, 0, "{mode:?}");
+    }
+}
+
+/// A wake that is found before its bell rings is one, and the ring behind it none.
+#[test]
+fn a_late_ring_does_not_end_the_next_wait() {
+    let (mut epoll, mut events) = (Epoll::new().unwrap(), Vec::new());
+    let (source, _peer) = UnixStream::pair().unwrap();
+    register(&mut epoll, &source, Ready::READ, Mode::Level);
+    assert!(epoll.waker.bell().sleep());
+    assert!(epoll.waker.bell().knock(), "asleep, so that the bell is to be rung");
+    epoll.wait(None, &mut events).unwrap();
+    assert!(epoll.rings_late);
+    epoll.waker.ring().unwrap();
+    let (timeout, begun) = (Duration::from_millis(5), std::time::Instant::now());
+    epoll.wait(Some(timeout), &mut events).unwrap();
+    assert!(begun.elapsed() >= timeout && events.is_empty(), "{events:?}");
+    assert!(!epoll.rings_late);
+}
+
 #[test]
 fn a_change_that_fails_late_is_an_error_event_and_sleep() {
     let (source, _peer) = UnixStream::pair().unwrap();
