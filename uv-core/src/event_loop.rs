@@ -106,6 +106,10 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) pool: Option<Pool>,
     /// Callbacks that are due in the next pending phase.
     pending: VecDeque<Once<B, ()>>,
+    /// Those that are due in the pending phase that the next turn begins with.
+    next_turn: VecDeque<Once<B, ()>>,
+    /// How many waits there were, or a little more.
+    pub(crate) turn: u32,
     pub(crate) closing: Vec<Closing<B>>,
     /// Those of the closing phase under way, the next at the end.
     closing_now: Vec<Closing<B>>,
@@ -166,6 +170,8 @@ impl<B: Backend> Loop<B> {
             works: Works::new(Home::new(Arc::clone(&notifier))),
             pool: None,
             pending: VecDeque::new(),
+            next_turn: VecDeque::new(),
+            turn: 0,
             closing: Vec::new(),
             closing_now: Vec::new(),
             dispatching: false,
@@ -213,6 +219,9 @@ impl<B: Backend> Loop<B> {
     }
 
     fn iterate(&mut self, mode: RunMode) -> io::Result<()> {
+        if !self.next_turn.is_empty() {
+            self.pending.append(&mut self.next_turn);
+        }
         let may_block =
             self.pending.is_empty() && !self.watchers[Phase::Idle as usize].any_started();
         self.run_pending();
@@ -248,6 +257,7 @@ impl<B: Backend> Loop<B> {
     pub fn alive(&self) -> bool {
         self.has_active()
             || !self.pending.is_empty()
+            || !self.next_turn.is_empty()
             || !self.closing.is_empty()
             || !self.closing_now.is_empty()
     }
@@ -302,6 +312,7 @@ impl<B: Backend> Loop<B> {
         let may_block = !self.stopped
             && self.has_active()
             && self.pending.is_empty()
+            && self.next_turn.is_empty()
             && !self.watchers[Phase::Idle as usize].any_started()
             && self.closing.is_empty()
             && self.closing_now.is_empty()
@@ -336,6 +347,12 @@ impl<B: Backend> Loop<B> {
     /// ```
     pub fn defer(&mut self, callback: impl FnOnce(&mut Loop<B>) + 'static) {
         self.pending.push_back(Once::new(move |lp: &mut Loop<B>, ()| callback(lp)));
+    }
+
+    /// As [`Loop::defer`], but not before the next turn, however many rounds the pending phase
+    /// of this one has.
+    pub(crate) fn defer_to_next_turn(&mut self, callback: impl FnOnce(&mut Loop<B>) + 'static) {
+        self.next_turn.push_back(Once::new(move |lp: &mut Loop<B>, ()| callback(lp)));
     }
 
     /// Counters and idle time, for this or any other thread to read.
@@ -469,6 +486,7 @@ impl<B: Backend> Loop<B> {
         if self.dispatching {
             return Ok(()); // A panic has left some of what the last wait gave.
         }
+        self.turn = self.turn.wrapping_add(1);
         self.send_outbox();
         self.submit_lent();
         self.operations.events.clear();

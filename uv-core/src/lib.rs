@@ -66,6 +66,7 @@ mod auto;
 pub mod backends;
 mod buffers;
 mod callback;
+mod crowd;
 pub mod dns;
 mod error;
 mod event_loop;

@@ -417,6 +417,7 @@ macro_rules! __list_of_cases {
                 pairs_are_connected
                 a_reset_is_no_orderly_end
                 each_connection_calls_back_once
+                many_who_wait_are_accepted_together
                 connections_wait_until_they_are_taken
                 requests_to_accept_are_served_in_order
                 a_request_takes_the_connection_that_waits
@@ -463,6 +464,7 @@ macro_rules! __list_of_cases {
                 try_send_sends_now_or_never
                 try_send_many_skips_nothing
                 try_send_many_stops_at_what_fails
+                sending_on_starves_nobody
                 answers_keep_their_order
                 answers_before_a_close_are_sent
                 a_panic_takes_no_sends_with_it

@@ -23,6 +23,7 @@ use poll_core::{Backend, Mode, RawSource, Ready, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::callback::Lending;
+use crate::crowd::Crowd;
 use crate::handles::Base;
 use crate::sources::Owner;
 use crate::sys::{self, code, datagrams};
@@ -98,10 +99,10 @@ pub(crate) struct UdpSlot<B: Backend> {
     receiving: bool,
     /// `None` while stopped, and while the callback runs.
     callback: Option<Lending<B, recv::Received>>,
-    /// How many datagrams the next event asks for at first.
+    /// How many datagrams an event asks for at first if it looks for more than one.
     batch: usize,
-    /// How many events there were.
-    events: u32,
+    /// Whether they come one by one.
+    crowd: Crowd,
     /// What is longer is truncated.
     largest: usize,
     /// Datagrams that came with others whose callback stopped receiving.
@@ -150,8 +151,8 @@ impl Udp {
             is_controlled: false,
             receiving: false,
             callback: None,
-            batch: 1,
-            events: 0,
+            batch: 2,
+            crowd: Crowd::default(),
             largest: datagrams::LARGEST,
             held: VecDeque::new(),
             sends: Sends::default(),
@@ -286,6 +287,7 @@ impl Udp {
         slot.socket()?.peer_addr()?.as_socket().ok_or_else(no_address)
     }
 
+    #[inline]
     fn open_slot<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<&mut UdpSlot<B>> {
         let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
         if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }

@@ -7,12 +7,14 @@ use poll_core::{Backend, Token};
 
 use super::{Flags, Stream};
 use crate::callback::{Once, Repeated};
+use crate::crowd::Crowd;
 use crate::operations::Done;
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
-/// Connections that one readiness event accepts: while the callback takes them at once.
-const ACCEPTS_PER_EVENT: usize = 1;
+/// Connections that one readiness event accepts at the most, so that many who connect do not
+/// starve those who are connected.
+const ACCEPTS_PER_EVENT: usize = 64;
 
 /// What a stream has besides once it listens.
 pub(crate) struct Listener<B: Backend> {
@@ -27,6 +29,8 @@ pub(crate) struct Listener<B: Backend> {
     queue: VecDeque<Transport>,
     /// Requests to accept, which are served before the callback is.
     requests: VecDeque<Once<B, Accepted>>,
+    /// Whether they come one by one.
+    crowd: Crowd,
     /// The listener failed: it accepts no more.
     failed: bool,
     /// There were no more descriptors. An operation wants one before anybody connects, and would
@@ -83,6 +87,7 @@ pub(super) fn listen<S: Stream, B: Backend>(
             waiting: None,
             queue: VecDeque::new(),
             requests: VecDeque::new(),
+            crowd: Crowd::default(),
             failed: false,
             exhausted: false,
         })
@@ -171,30 +176,44 @@ impl<B: Backend> Loop<B> {
         self.streams.slots.get_mut(key)?.listener.as_deref_mut()
     }
 
-    /// There are connections, or the listener has failed.
+    /// There are connections, or the listener has failed. Accepts one while they come one by
+    /// one, and all, up to a limit, when [many](crate::crowd) come at a time and are taken.
     pub(super) fn accept_ready(&mut self, key: Token) {
-        for _ in 0..ACCEPTS_PER_EVENT {
-            let Some(slot) = self.streams.slots.get_mut(key) else { return };
-            if !slot.wants_peers() {
-                return;
-            }
-            let Some(socket) = &slot.socket else { return };
-            match socket.accept() {
-                Ok(accepted) => {
-                    if let Some(listener) = &mut slot.listener {
-                        listener.exhausted = false;
-                    }
-                    self.accepted(key, accepted);
-                }
-                Err(error) if sys::out_of_descriptors(&error) => {
-                    // Those who wait are turned away: better than to keep them and to spin.
-                    self.reserve.turn_away(socket);
-                    return;
-                }
-                Err(error) if sys::is_ones_own(&error) => return,
-                Err(error) => return self.listener_failed(key, error),
-            }
+        let turn = self.turn;
+        let Some(listener) = self.listener(key) else { return };
+        if !listener.crowd.is_to_look(turn) {
+            self.accept_next(key);
+            return;
         }
+        let accepted = (0..ACCEPTS_PER_EVENT).take_while(|_| self.accept_next(key)).count();
+        if let Some(listener) = self.listener(key) {
+            listener.crowd.found(accepted);
+        }
+    }
+
+    /// Accepts a connection and tells of it; false if none came of it.
+    fn accept_next(&mut self, key: Token) -> bool {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+        if !slot.wants_peers() {
+            return false;
+        }
+        let Some(socket) = &slot.socket else { return false };
+        match socket.accept() {
+            Ok(accepted) => {
+                if let Some(listener) = &mut slot.listener {
+                    listener.exhausted = false;
+                }
+                self.accepted(key, accepted);
+                return true;
+            }
+            Err(error) if sys::out_of_descriptors(&error) => {
+                // Those who wait are turned away: better than to keep them and to spin.
+                self.reserve.turn_away(socket);
+            }
+            Err(error) if sys::is_ones_own(&error) => {}
+            Err(error) => self.listener_failed(key, error),
+        }
+        false
     }
 
     /// The operation that accepts has accepted a connection, or failed.

@@ -3,14 +3,14 @@
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 
-use poll_core::Backend;
+use poll_core::{Backend, OpKind};
 use uv_core::{Handle, Loop, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::observe::SOON;
 use crate::support::streams::{bound, finish, outcome, refusal, run_a_moment, run_until};
 use crate::support::trace::Log;
-use crate::{Lab, Verdict};
+use crate::{Lab, Skip, Verdict};
 
 /// Listens and accepts everything, closing it at once; notes each.
 fn take_all<T: Backend>(
@@ -38,6 +38,33 @@ pub fn each_connection_calls_back_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_until(&mut lp, "all connections", |_| told.len() >= peers.len());
     run_a_moment(&mut lp);
     assert_eq!(told.len(), peers.len(), "one call for each");
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Many who wait are accepted in a few turns of the loop, and not in one each: where a turn costs
+/// more the more connections there are, that would be quadratic.
+pub fn many_who_wait_are_accepted_together<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const MANY: usize = 50;
+    let mut lp = new_loop(lab)?;
+    let performs = |kind| lp.backend().supports(kind);
+    if performs(OpKind::Accept) && !performs(OpKind::AcceptMulti) {
+        return Err(Skip::because("an operation of this backend accepts one, and then it is over"));
+    }
+    let ((server, address), told) = (bound(&mut lp), Log::default());
+    let tell = told.clone();
+    let listening = server.listen(&mut lp, 128, move |lp, server, result| {
+        result.unwrap();
+        server.accept(lp).unwrap().close(lp).unwrap();
+        tell.push(());
+    });
+    listening.unwrap();
+    let _peers: Vec<_> = (0..MANY).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let before = lp.metrics().loop_count();
+    run_until(&mut lp, "all connections", |_| told.len() >= MANY);
+    let polls = lp.metrics().loop_count() - before;
+    assert!(polls < MANY as u64 / 2, "{polls} polls for {MANY} connections that waited");
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())

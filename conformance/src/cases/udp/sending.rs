@@ -1,6 +1,7 @@
 //! Sending.
 
 use std::io;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::support::datagrams::{
     bound, finish, numbers_of, outsider, receive_numbers, refused, run_out, send_numbers, sent,
 };
 use crate::support::loops::{new_loop, run, run_to_the_end};
-use crate::support::trace::{Log, Trace};
+use crate::support::trace::{Count, Log, Trace};
 use crate::{Lab, Verdict};
 
 /// Longer than a datagram can be.
@@ -188,6 +189,36 @@ pub fn try_send_many_stops_at_what_fails<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     outside.set_nonblocking(true).unwrap();
     assert!(outside.recv(&mut [0; 16]).is_err(), "none behind it was sent");
+    finish(lp);
+    Ok(())
+}
+
+/// A socket that sends again whenever it is told of a send keeps the loop from nothing else: an
+/// iteration tells of each of its sends once.
+pub fn sending_on_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const AT_ONCE: u64 = 5;
+    const ITERATIONS: u64 = 20;
+    fn send_on<T: Backend>(lp: &mut Loop<T>, udp: Udp, to: SocketAddr, told: &Count) {
+        let count = told.clone();
+        // Refused when it is closing, which is the end.
+        let _ = udp.send(lp, "x", to, move |lp, udp, _, _| {
+            count.add();
+            send_on(lp, udp, to, &count);
+        });
+    }
+    let (mut lp, (_outside, to)) = (new_loop(lab)?, outsider());
+    let ((udp, _), told) = (bound(&mut lp), Count::default());
+    for _ in 0..AT_ONCE {
+        send_on(&mut lp, udp, to, &told);
+    }
+    for _ in 0..ITERATIONS {
+        let before = told.get();
+        run(&mut lp, RunMode::NoWait);
+        let news = told.get() - before;
+        assert!(news <= AT_ONCE, "{news} sends were told in one iteration");
+    }
+    assert!(told.get() >= ITERATIONS, "only {} sends in {ITERATIONS} iterations", told.get());
+    udp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }

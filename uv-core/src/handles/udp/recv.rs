@@ -15,9 +15,6 @@ use crate::{Loop, error};
 /// Datagrams, or reports, of one readiness event, so that a flood does not starve the rest.
 const PER_EVENT: usize = 4 * BATCH;
 
-/// Which events look for more than one datagram though the last has found one only.
-const LOOK_FOR_MORE: u32 = 8;
-
 /// A datagram, lent for the time of the callback.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -218,35 +215,34 @@ impl Udp {
 }
 
 impl<B: Backend> Loop<B> {
-    /// Receives what has come, up to a limit, and tells.
-    ///
-    /// To look for more than one datagram costs as much as to be told again of the next. So
-    /// the first event asks for one only, and so do all while datagrams come one by one, but
-    /// for every eighth: that one looks for more. Once there are more, an event asks for as
-    /// many as the last has found.
+    /// Receives what has come, and tells: one datagram while they come one by one, and all, up
+    /// to a limit, when [many](crate::crowd) come at a time.
     pub(super) fn receive_datagrams(&mut self, udp: Udp) {
         if self.udps.get(udp.0).is_some_and(|slot| !slot.held.is_empty()) {
             self.tell_held(udp);
         }
+        let turn = self.turn;
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        slot.events = slot.events.wrapping_add(1);
+        let looks = slot.crowd.is_to_look(turn);
         let (mut asked, mut received) = (slot.batch, 0);
-        if asked == 1 && slot.events.is_multiple_of(LOOK_FOR_MORE) {
-            asked = 2;
-        }
-        let once = asked == 1;
         let memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
         let mut batch = Batch { lp: self, udp, memory: Some(memory), next: 0, count: 0 };
+        if !looks {
+            if batch.receive(1) {
+                batch.tell_next();
+            }
+            return;
+        }
         while received < PER_EVENT && batch.receive(asked) {
             received += batch.count;
             let drained = Datagrams::FILLS && batch.count < asked;
             batch.tell_all();
-            if once || drained {
+            if drained {
                 break;
             }
             asked = (asked * 2).min(BATCH);
         }
-        batch.ask_next_for(if received < 2 { 1 } else { (received + 1).next_power_of_two() });
+        batch.has_found(received);
     }
 
     /// Tells of the datagrams that a callback did not want before.
@@ -273,6 +269,7 @@ impl<B: Backend> Loop<B> {
         any
     }
 
+    #[inline]
     fn tell_received(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
         let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| slot.receiving) else { return };
         let Some(mut callback) = slot.callback.take() else { return };
@@ -298,6 +295,7 @@ struct Batch<'a, B: Backend> {
 
 impl<B: Backend> Batch<'_, B> {
     /// Receives up to so many; returns false if there is no more to do.
+    #[inline]
     fn receive(&mut self, asked: usize) -> bool {
         let slot = self.lp.udps.get_mut(self.udp.0).filter(|slot| slot.receiving);
         let (Some(slot), Some(memory)) = (slot, &mut self.memory) else { return false };
@@ -318,12 +316,25 @@ impl<B: Backend> Batch<'_, B> {
         false
     }
 
-    /// How many the next event asks for at first.
-    fn ask_next_for(&mut self, count: usize) {
+    /// An event that looked for more than one has found so many.
+    fn has_found(&mut self, count: usize) {
         // Who stops in the middle of many is better off with one at a time.
-        let count = if self.next < self.count { 1 } else { count.min(BATCH) };
+        let count = if self.next < self.count { 1 } else { count };
         if let Some(slot) = self.lp.udps.get_mut(self.udp.0) {
-            slot.batch = count;
+            slot.crowd.found(count);
+            // As many at first as there were, and one more to see that there are no others.
+            slot.batch = (count + 1).next_power_of_two().clamp(2, BATCH);
+        }
+    }
+
+    /// Tells of one, if there is one.
+    fn tell_next(&mut self) {
+        if self.next < self.count
+            && let Some(memory) = &self.memory
+        {
+            let incoming = memory.get(self.next);
+            self.next += 1;
+            self.lp.tell_received(self.udp, Ok(Datagram::new(incoming)));
         }
     }
 
@@ -333,12 +344,9 @@ impl<B: Backend> Batch<'_, B> {
             self.lp.cork_sends(self.udp);
         }
         while self.next < self.count
-            && let Some(memory) = &self.memory
             && self.lp.udps.get(self.udp.0).is_some_and(|slot| slot.receiving)
         {
-            let incoming = memory.get(self.next);
-            self.next += 1;
-            self.lp.tell_received(self.udp, Ok(Datagram::new(incoming)));
+            self.tell_next();
         }
         if self.count > 1 {
             self.lp.uncork_sends(self.udp);

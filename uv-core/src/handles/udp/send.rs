@@ -55,6 +55,8 @@ pub(crate) struct Sends<B: Backend> {
     size: usize,
     /// A pending phase will tell of those that have ended.
     is_pending: bool,
+    /// They are being told of.
+    is_telling: bool,
     /// New ones wait for each other, to be sent together: callbacks are under way that are
     /// likely to send more.
     is_corked: bool,
@@ -67,6 +69,7 @@ impl<B: Backend> Default for Sends<B> {
             unsent: VecDeque::new(),
             size: 0,
             is_pending: false,
+            is_telling: false,
             is_corked: false,
         }
     }
@@ -175,11 +178,16 @@ impl Udp {
         to: impl Into<Option<SocketAddr>>,
     ) -> io::Result<usize> {
         let to = to.into();
-        self.prepare_to_send(lp, to)?;
-        lp.flush_sends(self);
-        let slot = self.open_slot(lp)?;
-        if slot.sends.any_unsent() {
-            return Err(io::ErrorKind::WouldBlock.into());
+        let mut slot = self.open_slot(lp)?;
+        // A look at what is usual spares three.
+        let usual = slot.socket.is_some() && to.is_none() == slot.is_connected;
+        if !usual || slot.sends.any_unsent() {
+            self.prepare_to_send(lp, to)?;
+            lp.flush_sends(self);
+            slot = self.open_slot(lp)?;
+            if slot.sends.any_unsent() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
         }
         retry(|| datagrams::send(slot.socket()?, &(data, to)))
     }
@@ -330,23 +338,39 @@ impl<B: Backend> Loop<B> {
 
     /// Tells of the sends that have ended in the next pending phase.
     pub(super) fn tell_sends_later(&mut self, udp: Udp) {
-        if let Some(slot) = self.udps.get_mut(udp.0)
-            && !slot.sends.is_pending
-            && !slot.sends.ended.is_empty()
-        {
-            slot.sends.is_pending = true;
-            self.defer(move |lp| {
-                if let Some(slot) = lp.udps.get_mut(udp.0) {
-                    slot.sends.is_pending = false;
-                    lp.tell_sends(udp);
-                }
-            });
+        if self.are_sends_to_be_told(udp) {
+            self.defer(move |lp| lp.tell_sends_now(udp));
+        }
+    }
+
+    /// As above, but in the next turn: a socket that sends on in the callbacks of its sends is
+    /// to let others have their turn, who receive what it sends, say.
+    fn tell_sends_in_next_turn(&mut self, udp: Udp) {
+        if self.are_sends_to_be_told(udp) {
+            self.defer_to_next_turn(move |lp| lp.tell_sends_now(udp));
+        }
+    }
+
+    /// True if somebody has to see to it that sends are told of, which is taken for granted
+    /// then.
+    fn are_sends_to_be_told(&mut self, udp: Udp) -> bool {
+        let Some(slot) = self.udps.get_mut(udp.0) else { return false };
+        let Sends { ended, is_pending, is_telling, .. } = &mut slot.sends;
+        !ended.is_empty() && !*is_telling && !std::mem::replace(is_pending, true)
+    }
+
+    fn tell_sends_now(&mut self, udp: Udp) {
+        if let Some(slot) = self.udps.get_mut(udp.0) {
+            slot.sends.is_pending = false;
+            self.tell_sends(udp);
         }
     }
 
     /// Tells of the sends that have ended by now.
     pub(crate) fn tell_sends(&mut self, udp: Udp) {
-        let ended = self.udps.get(udp.0).map_or(0, |slot| slot.sends.ended.len());
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        let ended = slot.sends.ended.len();
+        slot.sends.is_telling = true;
         let rest = TellRest { lp: self, udp, corked: ended > 1 };
         if rest.corked {
             rest.lp.cork_sends(udp);
@@ -364,7 +388,7 @@ impl<B: Backend> Loop<B> {
     }
 }
 
-/// Those that a callback has added, or that a panic has left, are told of later.
+/// Those that a callback has added, or that a panic has left, are told of in the next turn.
 struct TellRest<'a, B: Backend> {
     lp: &'a mut Loop<B>,
     udp: Udp,
@@ -376,6 +400,9 @@ impl<B: Backend> Drop for TellRest<'_, B> {
         if self.corked {
             self.lp.uncork_sends(self.udp);
         }
-        self.lp.tell_sends_later(self.udp);
+        if let Some(slot) = self.lp.udps.get_mut(self.udp.0) {
+            slot.sends.is_telling = false;
+        }
+        self.lp.tell_sends_in_next_turn(self.udp);
     }
 }
