@@ -51,6 +51,7 @@ impl<T> Arena<T> {
         Token::new(index, generation)
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: Token) -> Option<&T> {
         match self.slots.get(key.index() as usize)? {
             Slot::Live { generation, value } if *generation == key.generation() => Some(value),
@@ -58,6 +59,7 @@ impl<T> Arena<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Token) -> Option<&mut T> {
         match self.slots.get_mut(key.index() as usize)? {
             Slot::Live { generation, value } if *generation == key.generation() => Some(value),
@@ -66,6 +68,7 @@ impl<T> Arena<T> {
     }
 
     /// The live key at `index`, whatever its generation.
+    #[inline]
     pub(crate) fn key_at(&self, index: u32) -> Option<Token> {
         match self.slots.get(index as usize)? {
             Slot::Live { generation, .. } => Some(Token::new(index, *generation)),

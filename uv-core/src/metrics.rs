@@ -22,15 +22,18 @@ pub(crate) struct Meters {
 const NOT_WAITING: u64 = 0;
 
 impl Meters {
+    #[inline]
     fn add(counter: &AtomicU64, more: u64) {
         counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn count_turn(&self) {
         Self::add(&self.loop_count, 1);
     }
 
     /// Counts events that were dispatched; those of a wait that did not block were waiting.
+    #[inline]
     pub(crate) fn count_events(&self, events: usize, waiting: bool) {
         if events > 0 {
             Self::add(&self.events, events as u64);
@@ -44,6 +47,7 @@ impl Meters {
         self.measures_idle_time.store(true, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn measures_idle_time(&self) -> bool {
         self.measures_idle_time.load(Ordering::Relaxed)
     }

@@ -136,6 +136,7 @@ impl<B: Backend> Operations<B> {
         }
     }
 
+    #[inline]
     pub(crate) fn performs(&self, operation: Performs) -> bool {
         self.performs.contains(operation)
     }

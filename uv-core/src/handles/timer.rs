@@ -202,10 +202,15 @@ impl<B: Backend> Loop<B> {
 
     /// Runs the timers that are due, in order.
     pub(crate) fn run_timers(&mut self) {
-        if self.timers.next_deadline_ns().is_none() {
-            return; // Without a timer there is no need to know the time.
-        }
+        // Without a timer there is no need to know the time.
+        let Some(deadline) = self.timers.next_deadline_ns() else { return };
         let now = self.now_ns();
+        if deadline <= now {
+            self.run_due_timers(now);
+        }
+    }
+
+    fn run_due_timers(&mut self, now: u64) {
         self.timers.wheel.expire(now, &mut self.timers.expired);
         while let Some(&expired) = self.timers.expired.get(self.timers.run) {
             self.timers.run += 1;

@@ -31,6 +31,7 @@ impl<B: Backend> Default for Watchers<B> {
 }
 
 impl<B: Backend> Watchers<B> {
+    #[inline]
     pub(crate) fn any_started(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -166,11 +167,17 @@ fn stop<B: Backend>(lp: &mut Loop<B>, phase: Phase, key: Token) -> io::Result<()
 
 impl<B: Backend> Loop<B> {
     /// Runs the watchers of a phase, the most recently started first.
+    #[inline]
     pub(crate) fn run_watchers(&mut self, phase: Phase) {
-        let at = phase as usize;
-        if !self.watchers[at].any_started() {
-            return;
+        if self.watchers[phase as usize].any_started() {
+            self.run_started(phase);
         }
+    }
+
+    // Most loops have no watchers, and look at all three phases in every turn.
+    #[inline(never)]
+    fn run_started(&mut self, phase: Phase) {
+        let at = phase as usize;
         self.watchers[at].queue.begin_round();
         while let Some(index) = self.watchers[at].queue.next_in_round() {
             let watchers = &mut self.watchers[at];

@@ -19,6 +19,21 @@ struct Wanted {
     output: Output,
 }
 
+impl Wanted {
+    /// True if any of it is to be an operation.
+    fn operates(self) -> bool {
+        matches!(self.input, Input::Operation(_)) || self.output == Output::Operation
+    }
+
+    /// What of it is to be readiness.
+    fn readiness(self) -> Ready {
+        let mut ready = Ready::NONE;
+        ready.set(Ready::READ, self.input == Input::Ready);
+        ready.set(Ready::WRITE, self.output == Output::Ready);
+        ready
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Nothing,
@@ -41,19 +56,21 @@ impl<B: Backend> StreamSlot<B> {
         socket && self.pipe.passing.is_none() && !self.flags.contains(Flags::BLOCKING)
     }
 
+    #[inline]
     fn wanted(&self, performs: impl Fn(Performs) -> bool) -> Wanted {
         if self.flags.contains(Flags::CONNECTING) {
             let known = self.connected.is_some();
             let output = if known { Output::Nothing } else { Output::Ready };
             return Wanted { input: Input::Nothing, output };
         }
-        let operates = self.operates();
+        // Asked first, as on many backends the answer is no.
+        let performs = |operation| performs(operation) && self.operates();
         let output = match self.writes.is_empty() && self.batch.is_none() {
             true => Output::Nothing,
-            false if operates && performs(Performs::SEND) => Output::Operation,
+            false if performs(Performs::SEND) => Output::Operation,
             false => Output::Ready,
         };
-        let input = self.wanted_input(|operation| operates && performs(operation));
+        let input = self.wanted_input(performs);
         Wanted { input, output }
     }
 
@@ -64,6 +81,7 @@ impl<B: Backend> StreamSlot<B> {
         self.armed == Ready::NONE && wanted == Wanted { input, output }
     }
 
+    #[inline]
     fn wanted_input(&self, performs: impl Fn(Performs) -> bool) -> Input {
         let either = |operation, kind| match performs(operation) {
             true => Input::Operation(kind),
@@ -104,6 +122,9 @@ impl<B: Backend> Loop<B> {
             return Ok(());
         }
         let wanted = slot.wanted(|operation| self.operations.performs(operation));
+        if slot.input.is_none() && !wanted.operates() {
+            return self.watch_stream(key, wanted.readiness());
+        }
         if slot.waits_for(wanted) {
             return Ok(());
         }
@@ -112,18 +133,15 @@ impl<B: Backend> Loop<B> {
             self.put_in_outbox(key);
         }
         let Some(slot) = self.streams.slots.get(key) else { return Ok(()) };
-        let mut ready = Ready::NONE;
-        // What an operation that is about to end still receives comes first.
+        // An operation may have been refused.
         let again = slot.wanted(|operation| self.operations.performs(operation));
-        if again.input == Input::Ready && slot.input.is_none() {
-            ready |= Ready::READ;
-        }
-        if again.output == Output::Ready {
-            ready |= Ready::WRITE;
-        }
+        let mut ready = again.readiness();
+        // What an operation that is about to end still receives comes first.
+        ready.set(Ready::READ, ready.contains(Ready::READ) && slot.input.is_none());
         self.watch_stream(key, ready)
     }
 
+    #[inline]
     fn watch_stream(&mut self, key: Token, wanted: Ready) -> io::Result<()> {
         let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
         #[cfg(windows)]
@@ -152,6 +170,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// As [`Loop::arm_stream`], for a stream whose registration cannot fail any more.
+    #[inline]
     pub(super) fn rearm_stream(&mut self, key: Token) {
         let armed = self.arm_stream(key);
         debug_assert!(armed.is_ok(), "a registered source can be modified: {armed:?}");

@@ -96,6 +96,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    #[inline]
     pub(super) fn has_arrivals(&self, key: Token) -> bool {
         let kept = self.streams.slots.get(key).is_some_and(|slot| !slot.arrivals.is_empty());
         kept || self.streams.arriving.as_ref().is_some_and(|(of, _)| *of == key)

@@ -202,6 +202,7 @@ impl<B: Backend> Default for Streams<B> {
 
 impl<B: Backend> Streams<B> {
     /// A stream that is neither closed nor closing.
+    #[inline]
     pub(crate) fn open(&mut self, key: Token) -> io::Result<&mut StreamSlot<B>> {
         open(&mut self.slots, key)
     }
@@ -215,6 +216,7 @@ impl<B: Backend> Streams<B> {
     }
 }
 
+#[inline]
 fn open<B: Backend>(
     slots: &mut Arena<StreamSlot<B>>,
     key: Token,

@@ -26,6 +26,7 @@ impl Pace {
     }
 
     /// So much has come at once. True if that changes what is best.
+    #[inline]
     pub(super) fn came(&mut self, count: usize) -> bool {
         if (count >= sys::MUCH_AT_ONCE) == self.much {
             self.otherwise = 0;

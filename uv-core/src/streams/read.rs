@@ -151,6 +151,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// There is something to read, or the end of file, or an error.
+    #[inline]
     pub(super) fn read_ready(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         if !slot.flags.contains(Flags::READING) {
@@ -166,6 +167,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Reads into the loop's own memory and lends what came.
+    #[inline]
     fn lend_reads(&mut self, key: Token, mut tell: impl FnMut(&mut Loop<B>, io::Result<&[u8]>)) {
         if self.has_arrivals(key) {
             return self.lend_arrivals(key, &mut tell);
@@ -190,6 +192,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The callback under way has neither stopped reading nor started anew.
+    #[inline]
     pub(super) fn goes_on_reading(&self, key: Token) -> bool {
         self.streams
             .slots
@@ -217,6 +220,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Reads once. At the end of file and on errors, pushed reading is over.
+    #[inline]
     fn receive(&mut self, key: Token, memory: &mut [u8]) -> Received {
         let slot = self.streams.slots.get_mut(key);
         // What an operation is receiving comes first.
@@ -326,6 +330,7 @@ impl<B: Backend> Loop<B> {
 
     /// The loop's own memory to read into. Put back into `scratch` when the callback that it
     /// is lent to has returned; a panic loses it, and the next read makes another.
+    #[inline]
     pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(READ_SIZE, 0);
@@ -333,6 +338,7 @@ impl<B: Backend> Loop<B> {
     }
 }
 
+#[inline]
 fn receive(
     socket: &Transport,
     mut passing: Option<&mut Passing>,

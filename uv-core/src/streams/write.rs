@@ -300,11 +300,13 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    #[inline]
     pub(super) fn try_write(&mut self, key: Token, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.idle_writer(key)?, &bufs[..bufs.len().min(MAX_PIECES)])
     }
 
     /// The socket of a stream that can be written, and where nothing waits to be.
+    #[inline]
     pub(super) fn idle_writer(&mut self, key: Token) -> io::Result<&Transport> {
         let slot = self.streams.open(key)?;
         if slot.flags.contains(Flags::CONNECTING) {
@@ -384,6 +386,7 @@ pub(super) fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
 }
 
 /// One system call. A lack of kernel memory for now is as good as a full socket.
+#[inline]
 pub(super) fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     loop {
         match socket.send(bufs) {

@@ -55,6 +55,7 @@ impl Datagrams {
 
     /// Receives up to `limit` datagrams of up to `size` bytes, with their control messages
     /// if `controlled`.
+    #[inline]
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
@@ -96,6 +97,7 @@ impl Datagrams {
     }
 
     /// Receives a datagram by the call that costs least.
+    #[inline]
     fn receive_one(&mut self, socket: &Socket, size: usize) -> io::Result<usize> {
         let (name, memory) = (&mut self.names[0], &mut self.memory[..size]);
         name.ss_family = libc::AF_UNSPEC as libc::sa_family_t;
@@ -124,6 +126,7 @@ impl Datagrams {
     }
 
     /// One of those that the last call has received.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Incoming<'_> {
         let header = &self.headers[index];
         let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));

@@ -5,6 +5,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// The address that the kernel has written, if it is one of the Internet.
+#[inline]
 pub(super) fn address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let name = std::ptr::from_ref(name);
     // SAFETY: every storage begins with its family and is valid as any kind of address.

@@ -88,6 +88,7 @@ impl Transport {
     }
 
     /// Reads once.
+    #[inline]
     pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         if self.is_socket {
             return io::Read::read(&mut &*self.socket, memory);
@@ -106,6 +107,7 @@ impl Transport {
     }
 
     /// Writes once, what goes.
+    #[inline]
     pub(crate) fn send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.is_socket {
             return match bufs {
