@@ -8,7 +8,7 @@ use uv_core::{Handle, Loop, Pipe, Stream};
 #[cfg(unix)]
 use super::files::Directory;
 use super::loops::new_loop;
-use super::streams::{outcome, run_until};
+use super::streams;
 use super::trace::Log;
 use crate::{Lab, Skip};
 
@@ -75,46 +75,9 @@ pub(crate) fn bound_to<T: Backend>(lp: &mut Loop<T>, name: &Name) -> Pipe {
     server
 }
 
-/// Listens, and echoes what is read until its peer ends. Notes each connection that ends,
-/// and how.
-pub(crate) fn echo<T: Backend>(lp: &mut Loop<T>, server: Pipe, ends: &Log<&'static str>) {
-    let ends = ends.clone();
-    let listening = server.listen(lp, 128, move |lp, server, result| {
-        result.expect("a connection");
-        let (peer, ends) = (server.accept(lp).expect("the connection"), ends.clone());
-        let echoing = peer.read_start(lp, move |lp, peer, bytes| match bytes {
-            Ok([]) | Err(_) => {
-                ends.push(outcome(&bytes));
-                peer.close(lp).expect("an open handle");
-            }
-            // What becomes of it shows on the other side.
-            Ok(bytes) => drop(peer.write(lp, bytes.to_vec(), |_, _, _, _| {})),
-        });
-        echoing.expect("a connection is read");
-    });
-    listening.expect("a bound pipe listens");
-}
-
 /// Asks who listens at `name` for one echo of `message`.
 pub(crate) fn one_echo<T: Backend>(lp: &mut Loop<T>, name: &Path, message: &'static str) {
-    let (client, told) = (Pipe::new(lp), Log::default());
-    let tell = told.clone();
-    let begun = client.connect(lp, name, move |lp, client, result| {
-        result.expect("a connection");
-        client.write(lp, message, |_, _, result, _| result.expect("a write")).expect("a write");
-        let mut got = Vec::new();
-        let reading = client.read_start(lp, move |lp, client, bytes| {
-            got.extend_from_slice(bytes.expect("the echo"));
-            if got.len() >= message.len() {
-                tell.push(std::mem::take(&mut got));
-                client.close(lp).expect("an open handle");
-            }
-        });
-        reading.expect("a connection is read");
-    });
-    begun.expect("a connect begins");
-    run_until(lp, "an echo", |_| told.len() > 0);
-    assert_eq!(told.take(), [message.as_bytes()]);
+    streams::one_echo::<_, Pipe>(lp, message, |lp, asks| Pipe::new(lp).connect(lp, name, asks));
 }
 
 /// Reads until the end, and notes all that came once it is there; then closes the pipe.

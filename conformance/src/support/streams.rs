@@ -49,6 +49,61 @@ pub(crate) fn both_ends<T: Backend>(lp: &mut Loop<T>) -> (Tcp, Tcp) {
     (opened(lp, near), opened(lp, far))
 }
 
+/// Listens, and echoes what is read until its peer ends. Notes each connection that ends,
+/// and how.
+pub(crate) fn echo<T: Backend, S: Stream>(lp: &mut Loop<T>, server: S, ends: &Log<&'static str>) {
+    let ends = ends.clone();
+    let listening = server.listen(lp, 1024, move |lp, server, result| {
+        result.expect("a connection");
+        let peer = server.accept(lp).expect("the connection");
+        echo_one(lp, peer, &ends);
+    });
+    listening.expect("a bound handle listens");
+}
+
+/// Echoes what one connection is read.
+pub(crate) fn echo_one<T: Backend, S: Stream>(lp: &mut Loop<T>, peer: S, ends: &Log<&'static str>) {
+    let ends = ends.clone();
+    let echoing = peer.read_start(lp, move |lp, peer, bytes| match bytes {
+        Ok([]) | Err(_) => {
+            ends.push(outcome(&bytes));
+            peer.close(lp).expect("an open handle");
+        }
+        // What becomes of it shows on the other side.
+        Ok(bytes) => drop(peer.write(lp, bytes.to_vec(), |_, _, _, _| {})),
+    });
+    echoing.expect("a connection is read");
+}
+
+/// Connects, by `connect`, and asks for one echo of `message`: who listens must be in order.
+pub(crate) fn one_echo<T: Backend, S: Stream>(
+    lp: &mut Loop<T>,
+    message: &'static str,
+    connect: impl FnOnce(&mut Loop<T>, Connected<T, S>) -> io::Result<()>,
+) {
+    let told = Log::default();
+    let tell = told.clone();
+    let asks = move |lp: &mut Loop<T>, client: S, result: io::Result<()>| {
+        result.expect("a connection");
+        client.write(lp, message, |_, _, result, _| result.expect("a write")).expect("a write");
+        let mut got = Vec::new();
+        let reading = client.read_start(lp, move |lp, client, bytes| {
+            got.extend_from_slice(bytes.expect("the echo"));
+            if got.len() >= message.len() {
+                tell.push(std::mem::take(&mut got));
+                client.close(lp).expect("an open handle");
+            }
+        });
+        reading.expect("a connection is read");
+    };
+    connect(lp, Box::new(asks)).expect("a connect begins");
+    run_until(lp, "an echo", |_| told.len() > 0);
+    assert_eq!(told.take(), [message.as_bytes()]);
+}
+
+/// The callback of a connect.
+pub(crate) type Connected<T, S> = Box<dyn FnOnce(&mut Loop<T>, S, io::Result<()>)>;
+
 /// Writes until the kernel takes no more; returns how much it took.
 pub(crate) fn fill_up<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> usize {
     let (chunk, mut total, mut refused) = ([7; 64 * 1024], 0, 0);

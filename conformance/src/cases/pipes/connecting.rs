@@ -6,8 +6,8 @@ use poll_core::Backend;
 use uv_core::{Handle, Pipe, Stream};
 
 use crate::support::loops::run_to_the_end;
-use crate::support::pipes::{ENDS_ONE_WAY, Name, bound_to, echo, one_echo, piping_loop, read_all};
-use crate::support::streams::{finish, outcome, refusal, run_until};
+use crate::support::pipes::{ENDS_ONE_WAY, Name, bound_to, one_echo, piping_loop, read_all};
+use crate::support::streams::{echo, finish, outcome, refusal, run_until};
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 

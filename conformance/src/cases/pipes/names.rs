@@ -7,8 +7,8 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, Pipe, PipeAccess, RunMode, Stream};
 
 use crate::support::loops::{run, run_to_the_end};
-use crate::support::pipes::{Name, bound_to, echo, one_echo, piping_loop};
-use crate::support::streams::{finish, refusal, run_until};
+use crate::support::pipes::{Name, bound_to, one_echo, piping_loop};
+use crate::support::streams::{echo, finish, refusal, run_until};
 use crate::support::trace::Log;
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};

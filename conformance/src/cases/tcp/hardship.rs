@@ -14,41 +14,18 @@ use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
 use uv_core::{Poll, PollEvents};
 
 use crate::support::limits::{
-    need_descriptors, open_descriptors, use_up_descriptors, with_few_descriptors,
+    leaves_no_descriptor, need_descriptors, use_up_descriptors, with_few_descriptors,
 };
 use crate::support::loops::{new_loop, run};
 use crate::support::observe::SOON;
 use crate::support::sources::{refused_address, reset};
+#[cfg(unix)]
+use crate::support::streams::echo_one;
 use crate::support::streams::{
-    TOO_MUCH, bound, connected, fill_up, finish, outcome, run_a_moment, run_until,
+    self, TOO_MUCH, bound, connected, echo, fill_up, finish, outcome, run_a_moment, run_until,
 };
 use crate::support::trace::Log;
 use crate::{Lab, Skip, Verdict};
-
-/// Listens, and echoes what is read until its peer ends. Notes each connection that ends,
-/// and how.
-fn echo<T: Backend>(lp: &mut Loop<T>, server: Tcp, ends: &Log<&'static str>) {
-    let ends = ends.clone();
-    let listening = server.listen(lp, 1024, move |lp, server, result| {
-        result.unwrap();
-        let peer = server.accept(lp).unwrap();
-        echo_one(lp, peer, &ends);
-    });
-    listening.unwrap();
-}
-
-fn echo_one<T: Backend>(lp: &mut Loop<T>, peer: Tcp, ends: &Log<&'static str>) {
-    let ends = ends.clone();
-    let echoing = peer.read_start(lp, move |lp, peer, bytes| match bytes {
-        Ok([]) | Err(_) => {
-            ends.push(outcome(&bytes));
-            peer.close(lp).unwrap();
-        }
-        // What becomes of it shows on the other side.
-        Ok(bytes) => drop(peer.write(lp, bytes.to_vec(), |_, _, _, _| {})),
-    });
-    echoing.unwrap();
-}
 
 /// As [`echo`], for a listener that takes all who wait at once.
 #[cfg(unix)]
@@ -68,20 +45,8 @@ fn echo_many<T: Backend>(lp: &mut Loop<T>, server: Tcp, ends: &Log<&'static str>
 
 /// Asks `server` for one echo from another connection: it must be in order.
 fn one_echo<T: Backend>(lp: &mut Loop<T>, server: Tcp) {
-    let (client, told) = (Tcp::new(lp), Log::default());
-    let (address, tell) = (server.local_addr(lp).unwrap(), told.clone());
-    let begun = client.connect(lp, address, move |lp, client, result| {
-        result.unwrap();
-        client.write(lp, "ping", |_, _, result, _| result.unwrap()).unwrap();
-        let reading = client.read_start(lp, move |lp, client, bytes| {
-            tell.push(bytes.unwrap().to_vec());
-            client.close(lp).unwrap();
-        });
-        reading.unwrap();
-    });
-    begun.unwrap();
-    run_until(lp, "an echo", |_| told.len() > 0);
-    assert_eq!(told.take(), [b"ping"]);
+    let address = server.local_addr(lp).unwrap();
+    streams::one_echo::<_, Tcp>(lp, "ping", |lp, asks| Tcp::new(lp).connect(lp, address, asks));
 }
 
 /// A peer that resets its connection ends that one, and harms no other.
@@ -398,10 +363,7 @@ fn turning_away<T: Backend>(lab: &Lab<T>) -> Verdict {
 
 /// However connections come and go, and however their loop ends, no descriptor is left.
 pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
-    const ROUNDS: usize = 20;
-    // Windows opens and closes handles of its own meanwhile; a leak is one a round.
-    const SLACK: usize = if cfg!(windows) { ROUNDS / 2 } else { 0 };
-    let round = || -> Verdict {
+    leaves_no_descriptor(|| {
         let mut lp = new_loop(lab)?;
         let ((server, address), ends) = (bound(&mut lp), Log::default());
         echo(&mut lp, server, &ends);
@@ -426,16 +388,5 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
         Tcp::pair(&mut lp).unwrap();
         run(&mut lp, RunMode::NoWait);
         Ok(())
-    };
-    round()?; // What is made once and kept for the whole process is made now.
-    let before = open_descriptors()?;
-    for _ in 0..ROUNDS {
-        round()?;
-    }
-    let after = open_descriptors()?;
-    assert!(
-        after <= before + SLACK,
-        "{before} descriptors were open, and {after} are, after {ROUNDS} loops came and went"
-    );
-    Ok(())
+    })
 }

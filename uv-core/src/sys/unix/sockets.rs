@@ -165,3 +165,25 @@ impl Reserve {
         self.keep();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that is out of descriptors can be made; a whole machine that is, cannot. Both
+    /// are one to a listener.
+    #[test]
+    fn the_machine_may_be_out_of_descriptors_too() {
+        for code in [libc::EMFILE, libc::ENFILE] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(out_of_descriptors(&error), "{error}: peers are turned away");
+            assert!(!is_ones_own(&error), "{error}: not one connection's");
+        }
+        for code in [libc::EAGAIN, libc::ECONNABORTED, libc::ENOBUFS, libc::ENOMEM] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(!out_of_descriptors(&error) && is_ones_own(&error), "{error}");
+        }
+        let broken = io::Error::from_raw_os_error(libc::EBADF);
+        assert!(!out_of_descriptors(&broken) && !is_ones_own(&broken), "the listener is told");
+    }
+}
