@@ -49,7 +49,8 @@ impl<A: Action> Operation<A> {
     ///
     /// A backend that performs such operations itself, as io_uring does, gets it before the
     /// loop next waits; else the process's [pool](Pool::global) does it, unless it can be done
-    /// at once and without blocking. The results are the same. Operations that are under way together end in any order.
+    /// at once and without blocking. The results are the same. Operations that are under way
+    /// together end in any order.
     ///
     /// ```
     /// use uv_core::{Loop, RunMode, fs};
