@@ -22,7 +22,7 @@ const PAGE: usize = 4096;
 
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
-    let children = scale.pick(5, 300, 2_000);
+    let children = scale.pick(5, 300, 500);
     let large = scale.pick(1 << 20, 1 << 30, 1 << 30);
     let scenarios = vec![
         scenario("small parent", 0, children, which),
