@@ -22,16 +22,16 @@ const PAGE: usize = 4096;
 
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
-    let children = scale.pick(5, 300, 500);
-    let large = scale.pick(1 << 20, 1 << 30, 1 << 30);
+    let children = scale.pick(5, 100, 500);
+    let large_mib = scale.pick(1, 256, 1_024);
     let scenarios = vec![
-        scenario("small parent", 0, children, which),
-        scenario("1 GiB parent", large, children, which),
+        scenario("small parent".into(), 0, children, which),
+        scenario(format!("{large_mib} MiB parent"), large_mib << 20, children, which),
     ];
     Suite { name: "spawn", about: "children, one after the other", scenarios }
 }
 
-fn scenario(name: &str, heap: u64, children: u64, which: Which) -> Scenario {
+fn scenario(name: String, heap: u64, children: u64, which: Which) -> Scenario {
     let mut entrants = Entrants::default();
     backends::enter(&mut entrants, which, Who::Core, &Children { children, heap });
     #[cfg(all(unix, feature = "libuv"))]
@@ -47,7 +47,7 @@ fn scenario(name: &str, heap: u64, children: u64, which: Which) -> Scenario {
         Figure { name: "children", about, unit: Unit::PerSecond, count },
         Figure { name: "children, CPU of the parent", about, unit: Unit::CpuTimeEach, count },
     ];
-    Scenario { name: name.into(), parameter: Some(heap), figures, entrants }
+    Scenario { name, parameter: Some(heap), figures, entrants }
 }
 
 #[derive(Clone)]
