@@ -562,6 +562,7 @@ macro_rules! __list_of_cases {
                 connections_are_accepted_in_order
                 a_full_backlog_is_told
                 pairs_go_both_ways
+                an_ended_pipe_is_answered
                 one_way_pipes_go_one_way
                 a_reader_that_goes_breaks_the_pipe
                 an_echo_comes_back_whole

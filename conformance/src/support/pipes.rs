@@ -29,10 +29,6 @@ pub(crate) fn piping_loop<T: Backend>(lab: &Lab<T>) -> Result<Loop<T>, Skip> {
     }
 }
 
-/// A pipe that goes both ways can end one of them. Those of Windows cannot: they end when they
-/// are closed.
-pub(crate) const ENDS_ONE_WAY: bool = cfg!(unix);
-
 /// More than any kernel keeps for one pipe.
 pub(crate) const A_LOT: usize = 4 << 20;
 

@@ -347,7 +347,7 @@ impl Pipe {
         }
         let (read, write) =
             (access.contains(PipeAccess::READABLE), access.contains(PipeAccess::WRITABLE));
-        sys::let_everybody(&name, read, write)
+        sys::let_everybody(self.socket(lp)?, &name, read, write)
     }
 
     /// The name that it is bound to, empty if it has none.

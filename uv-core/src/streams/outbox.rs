@@ -109,7 +109,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    fn first_write(&self, key: Token) -> Option<(Token, usize)> {
+    pub(super) fn first_write(&self, key: Token) -> Option<(Token, usize)> {
         let write = self.streams.slots.get(key)?.writes.first()?;
         Some((write, self.streams.transfers.get(write)?.left))
     }

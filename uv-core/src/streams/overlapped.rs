@@ -1,7 +1,8 @@
 //! Streams over the pipes of Windows, which tell by operations what they are ready for.
 //!
-//! A read of no bytes ends when there is something to read, or the end of it; what is there is
-//! then read at once. Bytes to write are copied into memory of the pipe's own, so that a write
+//! A read of one byte ends when there is something to read, or the end of it; what is there is
+//! then read at once. A pipe without messages is read for no byte at all. The end is a message of
+//! no bytes, or that the other side is closed. Bytes to write are copied into memory of the pipe's own, so that a write
 //! can be given up at any time, and count as written when the kernel has taken them. A listener
 //! has several instances wait for clients.
 //!
@@ -38,9 +39,12 @@ pub(crate) struct Flight {
 /// What an operation is for.
 #[derive(Debug)]
 enum Aim {
-    Read,
+    /// Of the first byte that comes.
+    Read(Option<Box<Chunk>>),
     /// Of the first bytes of a write that are not written.
     Write(Token, Box<Chunk>),
+    /// Of a message of no bytes: the writing side ends.
+    End,
     Connect(Rc<Server>),
 }
 
@@ -64,10 +68,7 @@ impl<B: Backend> Loop<B> {
                     self.write_chunk(key, &channel);
                 }
                 if wanted.contains(Ready::READ) && channel.reading.get().is_none() {
-                    let (source, bufs) = (channel.source(), RawBufs::filling(&mut []));
-                    let op = Op::Read { source, bufs, offset: None };
-                    let flight = self.take_off(key, Aim::Read, &channel, op)?;
-                    channel.reading.set(Some(flight));
+                    self.await_bytes(key, &channel)?;
                 }
                 Ok(())
             }
@@ -101,8 +102,53 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    /// Waits for something to read, unless it is there already.
+    fn await_bytes(&mut self, key: Token, channel: &Rc<Channel>) -> io::Result<()> {
+        if channel.has_read_ahead() {
+            if !channel.fed.replace(true) {
+                let channel = Rc::clone(channel);
+                self.defer(move |lp| {
+                    channel.fed.set(false);
+                    lp.stream_ready(key, Ready::READ);
+                });
+            }
+            return Ok(());
+        }
+        let inbox = channel.take_inbox();
+        let bufs = inbox.as_ref().map_or_else(|| RawBufs::filling(&mut []), |inbox| inbox.lend());
+        let op = Op::Read { source: channel.source(), bufs, offset: None };
+        let flight = self.take_off(key, Aim::Read(inbox), channel, op)?;
+        channel.reading.set(Some(flight));
+        Ok(())
+    }
+
+    /// Ends the writing side of a pipe that goes both ways.
+    pub(super) fn end_pipe(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        let Some(NamedPipe::End(channel)) = slot.socket.as_ref().and_then(Transport::pipe) else {
+            return;
+        };
+        let channel = Rc::clone(channel);
+        if channel.writing.get().is_some() {
+            return; // It is at it.
+        }
+        if !channel.can_end_writing() {
+            let why = "both ways by one handle, of a pipe without messages: close the handle";
+            let error = io::Error::new(io::ErrorKind::Unsupported, why);
+            return self.tell_shutdown(key, Err(error));
+        }
+        let (source, bufs) = (channel.source(), RawBufs::sending(&[]));
+        match self.take_off(key, Aim::End, &channel, Op::Write { source, bufs, offset: None }) {
+            Ok(flight) => channel.writing.set(Some(flight)),
+            Err(error) => self.tell_shutdown(key, Err(error)),
+        }
+    }
+
     /// Writes the beginning of what is to be written.
     fn write_chunk(&mut self, key: Token, channel: &Rc<Channel>) {
+        while let Some((write, 0)) = self.first_write(key) {
+            self.finish_transfer(key, write, None); // No bytes would be the end.
+        }
         let Some(slot) = self.streams.slots.get(key) else { return };
         let Some(write) = slot.writes.first() else { return };
         let Some(transfer) = self.streams.transfers.get_mut(write) else { return };
@@ -155,14 +201,27 @@ impl<B: Backend> Loop<B> {
             return;
         }
         match aim {
-            Aim::Read => {
+            Aim::Read(inbox) => {
                 channel.reading.set(None);
+                if let Some(inbox) = inbox {
+                    channel.put_inbox(inbox, result);
+                }
                 self.stream_ready(stream, Ready::READ);
             }
             Aim::Write(write, chunk) => {
                 channel.writing.set(None);
                 channel.put_chunk(chunk);
                 self.chunk_written(stream, write, result);
+            }
+            Aim::End => {
+                channel.writing.set(None);
+                let ended = result.map(drop).map_err(io::Error::from_raw_os_error);
+                // Who is gone need not be told.
+                let ended = ended.or_else(|error| match error.kind() {
+                    io::ErrorKind::BrokenPipe => Ok(()),
+                    _ => Err(error),
+                });
+                self.tell_shutdown(stream, ended);
             }
             Aim::Connect(server) => {
                 server.connecting.borrow_mut().retain(|it| *it != flight);

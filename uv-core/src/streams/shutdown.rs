@@ -38,6 +38,8 @@ impl<B: Backend> Loop<B> {
             return;
         }
         let result = match slot.kind {
+            #[cfg(windows)]
+            Kind::Pipe if slot.flags.contains(Flags::READABLE) => return self.end_pipe(key),
             Kind::Pipe if !socket.is_socket() => self.end_one_way(key),
             _ => socket.end_writing(),
         };
@@ -62,7 +64,7 @@ impl<B: Backend> Loop<B> {
         Ok(())
     }
 
-    fn tell_shutdown(&mut self, key: Token, result: io::Result<()>) {
+    pub(super) fn tell_shutdown(&mut self, key: Token, result: io::Result<()>) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         slot.flags -= Flags::SHUTTING;
         let Some(callback) = slot.shutdown.take() else { return };

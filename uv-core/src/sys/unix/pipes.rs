@@ -182,7 +182,12 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Lets everybody read or write what is at `path`, besides those who may already.
-pub(crate) fn let_everybody(path: &Path, read: bool, write: bool) -> io::Result<()> {
+pub(crate) fn let_everybody(
+    _transport: &Transport,
+    path: &Path,
+    read: bool,
+    write: bool,
+) -> io::Result<()> {
     let mut permissions = fs::symlink_metadata(path)?.permissions();
     let before = permissions.mode();
     let mode = before | if read { 0o444 } else { 0 } | if write { 0o222 } else { 0 };

@@ -3,6 +3,7 @@
 //! They cannot be polled: a stream learns by operations what its pipe is ready for. See
 //! `streams/overlapped.rs`, which is the only one that looks inside.
 
+mod access;
 mod calls;
 
 use std::cell::{Cell, RefCell};
@@ -39,12 +40,44 @@ pub(crate) struct Channel {
     pub(crate) writing: Cell<Option<Token>>,
     /// Memory to write from, while no write is in flight.
     spare: RefCell<Option<Box<Chunk>>>,
+    /// What was written comes in messages, though it is read as bytes. One of no bytes is the
+    /// end of what its writer has to say.
+    has_messages: bool,
+    /// Memory for the first byte that comes, while no read is in flight.
+    inbox: RefCell<Option<Box<Chunk>>>,
+    ahead: Cell<Ahead>,
+    /// The loop looks at `ahead` in its next pending phase.
+    pub(crate) fed: Cell<bool>,
+}
+
+/// What an operation has read, and the stream has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ahead {
+    #[default]
+    Nothing,
+    Byte(u8),
+    /// There is nothing more to come.
+    End,
 }
 
 impl Channel {
     fn new(handle: OwnedHandle, name: Option<Arc<Path>>, is_server: bool) -> Rc<Channel> {
-        let (reading, writing, spare) = Default::default();
-        Rc::new(Channel { handle, name, is_server, reading, writing, spare })
+        let has_messages = calls::has_messages(&handle);
+        let (reading, writing, spare, inbox) = Default::default();
+        let (ahead, fed) = Default::default();
+        let channel = Channel {
+            handle,
+            name,
+            is_server,
+            reading,
+            writing,
+            spare,
+            has_messages,
+            inbox,
+            ahead,
+            fed,
+        };
+        Rc::new(channel)
     }
 
     pub(crate) fn source(&self) -> RawSource {
@@ -57,6 +90,50 @@ impl Channel {
 
     pub(crate) fn put_chunk(&self, chunk: Box<Chunk>) {
         *self.spare.borrow_mut() = Some(chunk);
+    }
+
+    /// Where an operation puts the first byte that comes. A read of none would not tell a
+    /// message of none; other pipes have no such, and nothing is taken from them before it is
+    /// asked for.
+    pub(crate) fn take_inbox(&self) -> Option<Box<Chunk>> {
+        self.has_messages.then(|| self.inbox.take().unwrap_or_else(Chunk::for_one_byte))
+    }
+
+    /// An operation has read.
+    pub(crate) fn put_inbox(&self, inbox: Box<Chunk>, result: Result<usize, i32>) {
+        // What failed does so again when it is read.
+        if let Ok(count) = result {
+            self.ahead.set(if count == 0 { Ahead::End } else { Ahead::Byte(inbox.first()) });
+        }
+        *self.inbox.borrow_mut() = Some(inbox);
+    }
+
+    /// True if there is something to read that no operation would tell of.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        self.ahead.get() != Ahead::Nothing
+    }
+
+    /// True if the writing side can end while the other goes on.
+    pub(crate) fn can_end_writing(&self) -> bool {
+        self.has_messages
+    }
+
+    /// Reads what is there.
+    fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
+        if self.has_messages && self.reading.get().is_some() {
+            return Err(io::ErrorKind::WouldBlock.into()); // What that reads comes first.
+        }
+        match (self.ahead.get(), memory) {
+            (Ahead::Nothing, memory) => calls::read_what_is_there(&self.handle, memory),
+            (Ahead::End, _) | (_, []) => Ok(0),
+            (Ahead::Byte(byte), [first, rest @ ..]) => {
+                self.ahead.set(Ahead::Nothing);
+                *first = byte;
+                // If the rest fails, it will fail again.
+                let more = calls::read_what_is_there(&self.handle, rest).unwrap_or(0);
+                Ok(1 + more)
+            }
+        }
     }
 }
 
@@ -105,7 +182,7 @@ impl NamedPipe {
 
     pub(super) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         match self {
-            NamedPipe::End(channel) => calls::read_what_is_there(&channel.handle, memory),
+            NamedPipe::End(channel) => channel.receive(memory),
             NamedPipe::Listener(_) => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -280,9 +357,24 @@ fn path_of(channel: &Channel) -> PathBuf {
     channel.name.as_ref().map_or_else(PathBuf::new, |name| name.to_path_buf())
 }
 
-pub(crate) fn let_everybody(_path: &Path, _read: bool, _write: bool) -> io::Result<()> {
-    let why = "the access to a pipe of Windows is not changed: give it when it is made";
-    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+/// Lets everybody read or write a pipe, besides those who may already. All instances of a name
+/// have the same access, those that are to come included.
+pub(crate) fn let_everybody(
+    transport: &Transport,
+    _name: &Path,
+    read: bool,
+    write: bool,
+) -> io::Result<()> {
+    match transport.pipe() {
+        Some(NamedPipe::End(channel)) => access::widen(&channel.handle, read, write),
+        Some(NamedPipe::Listener(server)) => {
+            let instance = server.instance()?;
+            let widened = access::widen(&instance.handle, read, write);
+            server.idle.borrow_mut().push(instance);
+            widened
+        }
+        None => Err(io::ErrorKind::NotConnected.into()),
+    }
 }
 
 /// The two ends of a pipe, which are not inherited: what is written to the second is read from

@@ -18,12 +18,13 @@ use windows_sys::Win32::Networking::WinSock::WSABUF;
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
     FILE_TYPE_PIPE, FILE_WRITE_ATTRIBUTES, GetFileType, OPEN_EXISTING, PIPE_ACCESS_DUPLEX,
-    PIPE_ACCESS_INBOUND, ReadFile, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
+    PIPE_ACCESS_INBOUND, ReadFile, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT, WRITE_DAC,
 };
 use windows_sys::Win32::System::IO::{GetOverlappedResult, OVERLAPPED};
 use windows_sys::Win32::System::Pipes::{
-    CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
-    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT, PeekNamedPipe, WaitNamedPipeW,
+    CreateNamedPipeW, GetNamedPipeInfo, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS,
+    PIPE_TYPE_BYTE, PIPE_TYPE_MESSAGE, PIPE_UNLIMITED_INSTANCES, PIPE_WAIT, PeekNamedPipe,
+    WaitNamedPipeW,
 };
 use windows_sys::Win32::System::Threading::CreateEventW;
 
@@ -74,7 +75,11 @@ fn owned(handle: HANDLE) -> io::Result<OwnedHandle> {
 
 /// Makes an instance of a pipe, for a server.
 pub(super) fn create(name: &Path, access: Access, which: Instances) -> io::Result<OwnedHandle> {
-    let access = if access == Access::Both { PIPE_ACCESS_DUPLEX } else { PIPE_ACCESS_INBOUND };
+    // Messages, so that one of no bytes can say that no more will come this way.
+    let (access, kind) = match access {
+        Access::Both => (PIPE_ACCESS_DUPLEX, PIPE_TYPE_MESSAGE),
+        _ => (PIPE_ACCESS_INBOUND, PIPE_TYPE_BYTE),
+    };
     let first = if which == Instances::Another { 0 } else { FILE_FLAG_FIRST_PIPE_INSTANCE };
     let (overlapped, count) = match which {
         Instances::Only { overlapped: false } => (0, 1),
@@ -82,8 +87,9 @@ pub(super) fn create(name: &Path, access: Access, which: Instances) -> io::Resul
         _ => (FILE_FLAG_OVERLAPPED, PIPE_UNLIMITED_INSTANCES),
     };
     let remote = if count == 1 { PIPE_REJECT_REMOTE_CLIENTS } else { 0 };
-    let mode = PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | remote;
-    let (name, room, open) = (wide(name), ROOM as u32, access | first | overlapped);
+    let mode = kind | PIPE_READMODE_BYTE | PIPE_WAIT | remote;
+    let open = access | first | overlapped | WRITE_DAC;
+    let (name, room) = (wide(name), ROOM as u32);
     // SAFETY: the name ends with a NUL; no other memory is passed.
     let made =
         unsafe { CreateNamedPipeW(name.as_ptr(), open, mode, count, room, room, 0, ptr::null()) };
@@ -175,6 +181,15 @@ fn query(pipe: &OwnedHandle, class: i32) -> Option<u32> {
     (result >= 0).then_some(answer)
 }
 
+/// True if what is written to the pipe is kept in messages.
+pub(super) fn has_messages(pipe: &OwnedHandle) -> bool {
+    let (handle, mut flags) = (pipe.as_raw_handle(), 0);
+    let (no, none, nothing) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    // SAFETY: writes one number; what is no pipe is an error.
+    let known = unsafe { GetNamedPipeInfo(handle, &mut flags, no, none, nothing) };
+    known != 0 && flags & PIPE_TYPE_MESSAGE != 0
+}
+
 /// Reads what there is without waiting for more.
 pub(super) fn read_what_is_there(pipe: &OwnedHandle, memory: &mut [u8]) -> io::Result<usize> {
     let (handle, mut there) = (pipe.as_raw_handle(), 0);
@@ -263,6 +278,18 @@ impl Default for Chunk {
 }
 
 impl Chunk {
+    /// Room for a byte that is to come.
+    pub(super) fn for_one_byte() -> Box<Chunk> {
+        let mut bytes = vec![0];
+        let list = WSABUF { len: 1, buf: bytes.as_mut_ptr() };
+        Box::new(Chunk { bytes, list })
+    }
+
+    /// The byte that has come.
+    pub(super) fn first(&self) -> u8 {
+        self.bytes[0]
+    }
+
     /// Fills it with the first bytes of `bufs`, as many as there is room for.
     pub(crate) fn fill(&mut self, bufs: &[io::IoSlice<'_>]) -> usize {
         self.bytes.clear();
