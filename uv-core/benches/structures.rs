@@ -36,13 +36,13 @@ fn deadlines(count: u32) -> Vec<u64> {
 fn filled(deadlines: &[u64]) -> Wheel {
     let mut wheel = Wheel::new();
     for (index, deadline) in deadlines.iter().enumerate() {
-        wheel.insert(index as u32, *deadline);
+        wheel.schedule(index as u32, *deadline);
     }
     wheel
 }
 
 #[divan::bench(args = COUNTS)]
-fn wheel_insert(bencher: Bencher<'_, '_>, count: u32) {
+fn wheel_schedule(bencher: Bencher<'_, '_>, count: u32) {
     let deadlines = deadlines(count);
     bencher.counter(ItemsCount::new(count)).bench(|| filled(&deadlines));
 }

@@ -113,6 +113,19 @@ impl<B: Backend, A: Argument> Lending<B, A> {
         Self::in_place(move |lp: &mut Loop<B>, argument: A::For<'_>| closure(lp, argument))
     }
 
+    /// Puts a callback where there may be one. If the same one is there, and captures nothing,
+    /// nothing is written: memory that stays the same need not be written back.
+    pub(crate) fn put<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(
+        place: &mut Option<Self>,
+        closure: F,
+    ) {
+        let new = Self::new(closure);
+        let is_same = |old: &Self| std::ptr::eq(old.deeds, new.deeds);
+        if size_of::<F>() > 0 || needs_drop::<F>() || !place.as_ref().is_some_and(is_same) {
+            *place = Some(new);
+        }
+    }
+
     fn in_place<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
         Lending {
             room: move_in(closure),

@@ -29,19 +29,28 @@ const MAX_SEARCH: u32 = 256;
 
 /// No timer: the end of a list.
 const NIL: u32 = u32::MAX;
-/// In no slot.
-const OUT: u16 = u16::MAX;
-/// Expired, and about to be run.
-const EXPIRED: u16 = u16::MAX - 1;
+/// Instead of the previous timer: in no slot.
+const OUT: u32 = u32::MAX - 1;
+/// Instead of the previous timer: expired, and about to be run.
+const EXPIRED: u32 = u32::MAX - 2;
 
 /// A timer's place in the wheel. Timers are named by their index in the arena.
+///
+/// The slot follows from the deadline and the time that the wheel has reached: as time
+/// enters a slot, the timers in it move. A node is small because millions of them are
+/// walked through: their memory is what starting and stopping costs.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     deadline: u64,
+    /// The timer before it in the slot; or `NIL`, `OUT` or `EXPIRED`.
     prev: u32,
     next: u32,
-    /// The slot, counted through all levels; or `OUT`, or `EXPIRED`.
-    place: u16,
+}
+
+impl Node {
+    fn is_in_a_slot(&self) -> bool {
+        !matches!(self.prev, OUT | EXPIRED)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +63,7 @@ struct Slot {
 const EMPTY: Slot = Slot { first: NIL, last: NIL, len: 0 };
 
 /// A timer that [`Wheel::expire`] took out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Expired {
     deadline: u64,
     /// The order of starting, among those with one deadline.
@@ -90,14 +99,14 @@ impl Wheel {
         }
     }
 
-    /// Schedules a timer that is not scheduled.
+    /// Schedules a timer, anew if it is scheduled.
     #[inline]
-    pub(crate) fn insert(&mut self, index: u32, deadline: u64) {
-        if index as usize >= self.nodes.len() {
-            let out = Node { deadline: 0, prev: NIL, next: NIL, place: OUT };
-            self.nodes.resize(index as usize + 1, out);
+    pub(crate) fn schedule(&mut self, index: u32, deadline: u64) {
+        match self.nodes.get(index as usize) {
+            Some(node) if node.is_in_a_slot() => self.take_out(index),
+            Some(_) => {}
+            None => self.make_room_for(index),
         }
-        debug_assert!(!self.is_scheduled(index));
         let deadline = deadline.max(self.reached);
         if self.next.is_some_and(|next| deadline < next) {
             self.next = Some(deadline);
@@ -105,33 +114,29 @@ impl Wheel {
         self.link(index, deadline);
     }
 
+    #[cold]
+    fn make_room_for(&mut self, index: u32) {
+        let out = Node { deadline: 0, prev: OUT, next: NIL };
+        self.nodes.resize(index as usize + 1, out);
+    }
+
     /// Takes a timer out, whether it waits or has expired and was not run yet.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) {
-        let Some(node) = self.nodes.get_mut(index as usize) else { return };
-        let (place, deadline) = (node.place, node.deadline);
-        node.place = OUT;
-        if place < EXPIRED {
-            self.unlink(index, place);
-            if self.next == Some(deadline) {
-                self.next = None;
-            }
+        let Some(node) = self.nodes.get(index as usize) else { return };
+        if node.is_in_a_slot() {
+            self.take_out(index);
         }
-    }
-
-    /// True if the timer waits for its deadline.
-    #[inline]
-    pub(crate) fn is_scheduled(&self, index: u32) -> bool {
-        self.nodes.get(index as usize).is_some_and(|node| node.place < EXPIRED)
+        self.nodes[index as usize].prev = OUT;
     }
 
     /// Whether the timer has expired and was not stopped since; from then on it has not.
     #[inline]
     pub(crate) fn take_expired(&mut self, expired: Expired) -> bool {
         let node = &mut self.nodes[expired.index as usize];
-        let due = node.place == EXPIRED;
+        let due = node.prev == EXPIRED;
         if due {
-            node.place = OUT;
+            node.prev = OUT;
         }
         due
     }
@@ -201,14 +206,14 @@ impl Wheel {
         self.reached = now;
         self.next = None;
         if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
-            self.enter_slot(top * SLOTS + digit_now, now, expired);
+            self.enter_slot(top, digit_now, expired);
         }
     }
 
     /// Takes all timers of a slot that has passed.
     fn expire_slot(&mut self, level: usize, digit: usize, expired: &mut Vec<Expired>) {
         let from = expired.len();
-        let slot = self.empty_slot(level * SLOTS + digit);
+        let slot = self.empty_slot(level, digit);
         let mut index = slot.first;
         while index != NIL {
             index = self.expire_node(index, expired, from);
@@ -219,15 +224,14 @@ impl Wheel {
     }
 
     /// Spreads the timers of the slot that time has entered, some of which are due.
-    fn enter_slot(&mut self, place: usize, now: u64, expired: &mut Vec<Expired>) {
+    fn enter_slot(&mut self, level: usize, digit: usize, expired: &mut Vec<Expired>) {
         let from = expired.len();
-        let mut index = self.empty_slot(place).first;
+        let mut index = self.empty_slot(level, digit).first;
         while index != NIL {
-            let node = &self.nodes[index as usize];
-            if node.deadline <= now {
+            let Node { deadline, next, .. } = self.nodes[index as usize];
+            if deadline <= self.reached {
                 index = self.expire_node(index, expired, from);
             } else {
-                let (next, deadline) = (node.next, node.deadline);
                 self.link(index, deadline);
                 index = next;
             }
@@ -238,20 +242,19 @@ impl Wheel {
     /// Marks one timer of an emptied slot as expired; returns the next in the slot.
     fn expire_node(&mut self, index: u32, expired: &mut Vec<Expired>, from: usize) -> u32 {
         let node = &mut self.nodes[index as usize];
-        node.place = EXPIRED;
+        node.prev = EXPIRED;
         let order = (expired.len() - from) as u32;
         expired.push(Expired { deadline: node.deadline, order, index });
         node.next
     }
 
-    fn empty_slot(&mut self, place: usize) -> Slot {
-        self.mark_empty(place);
-        std::mem::replace(&mut self.slots[place], EMPTY)
+    fn empty_slot(&mut self, level: usize, digit: usize) -> Slot {
+        self.mark_empty(level, digit);
+        std::mem::replace(&mut self.slots[level * SLOTS + digit], EMPTY)
     }
 
-    fn mark_empty(&mut self, place: usize) {
-        let level = place / SLOTS;
-        self.occupied[level] &= !(1 << (place % SLOTS));
+    fn mark_empty(&mut self, level: usize, digit: usize) {
+        self.occupied[level] &= !(1 << digit);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
         }
@@ -259,10 +262,8 @@ impl Wheel {
 
     #[inline]
     fn link(&mut self, index: u32, deadline: u64) {
-        let level = level_of(self.reached, deadline);
-        let digit = digit_of(deadline, level);
-        let place = level * SLOTS + digit;
-        let slot = &mut self.slots[place];
+        let (level, digit) = place_of(self.reached, deadline);
+        let slot = &mut self.slots[level * SLOTS + digit];
         let last = std::mem::replace(&mut slot.last, index);
         slot.len += 1;
         if last == NIL {
@@ -272,13 +273,17 @@ impl Wheel {
         } else {
             self.nodes[last as usize].next = index;
         }
-        self.nodes[index as usize] = Node { deadline, prev: last, next: NIL, place: place as u16 };
+        self.nodes[index as usize] = Node { deadline, prev: last, next: NIL };
     }
 
-    #[inline]
-    fn unlink(&mut self, index: u32, place: u16) {
-        let Node { prev, next, .. } = self.nodes[index as usize];
-        let slot = &mut self.slots[place as usize];
+    #[inline(always)]
+    fn take_out(&mut self, index: u32) {
+        let Node { deadline, prev, next } = self.nodes[index as usize];
+        if self.next == Some(deadline) {
+            self.next = None;
+        }
+        let (level, digit) = place_of(self.reached, deadline);
+        let slot = &mut self.slots[level * SLOTS + digit];
         slot.len -= 1;
         match prev {
             NIL => slot.first = next,
@@ -289,7 +294,7 @@ impl Wheel {
             next => self.nodes[next as usize].prev = prev,
         }
         if prev == NIL && next == NIL {
-            self.mark_empty(place as usize);
+            self.mark_empty(level, digit);
         }
     }
 }
@@ -299,6 +304,13 @@ impl Wheel {
 fn level_of(reached: u64, time: u64) -> usize {
     let significant = 63 - ((reached ^ time) | (SLOTS as u64 - 1)).leading_zeros();
     (significant / DIGIT_BITS) as usize
+}
+
+/// The level and the slot of it where a deadline stands, once time has reached `reached`.
+#[inline]
+fn place_of(reached: u64, deadline: u64) -> (usize, usize) {
+    let level = level_of(reached, deadline);
+    (level, digit_of(deadline, level))
 }
 
 #[inline]
@@ -327,7 +339,7 @@ mod tests {
     fn deadlines_come_in_order_and_ties_in_order_of_starting() {
         let mut wheel = Wheel::new();
         for (index, deadline) in [(0, 5_000), (1, 70), (2, 5_000), (3, 4_999), (4, 70)] {
-            wheel.insert(index, deadline);
+            wheel.schedule(index, deadline);
         }
         assert_eq!(wheel.next_deadline(), Some(70));
         assert_eq!(expire(&mut wheel, 69), [0; 0]);
@@ -340,20 +352,20 @@ mod tests {
     #[test]
     fn a_tie_keeps_its_order_across_levels() {
         let mut wheel = Wheel::new();
-        wheel.insert(0, 1_000_000);
-        wheel.insert(9, 999_000);
+        wheel.schedule(0, 1_000_000);
+        wheel.schedule(9, 999_000);
         assert_eq!(expire(&mut wheel, 999_500), [9]);
-        wheel.insert(1, 1_000_000);
+        wheel.schedule(1, 1_000_000);
         assert_eq!(expire(&mut wheel, 999_990), [0; 0]);
-        wheel.insert(2, 1_000_000);
+        wheel.schedule(2, 1_000_000);
         assert_eq!(expire(&mut wheel, 1_000_000), [0, 1, 2]);
     }
 
     #[test]
     fn the_ends_of_time_work() {
         let mut wheel = Wheel::new();
-        wheel.insert(0, u64::MAX);
-        wheel.insert(1, 0);
+        wheel.schedule(0, u64::MAX);
+        wheel.schedule(1, 0);
         assert_eq!(expire(&mut wheel, 0), [1]);
         assert_eq!(wheel.next_deadline(), Some(u64::MAX));
         assert_eq!(expire(&mut wheel, u64::MAX - 1), [0; 0]);
@@ -364,7 +376,7 @@ mod tests {
     fn a_crowded_slot_gives_a_bound_that_is_never_late() {
         let mut wheel = Wheel::new();
         for index in 0..1_000 {
-            wheel.insert(index, 1_000_000_000 + u64::from(index));
+            wheel.schedule(index, 1_000_000_000 + u64::from(index));
         }
         let mut run = 0;
         while let Some(next) = wheel.next_deadline() {
@@ -394,7 +406,7 @@ mod tests {
                     list.retain(|timer| timer.2 != index);
                     let reach = 1 << draw(36);
                     let deadline = now + draw(reach);
-                    wheel.insert(index, deadline);
+                    wheel.schedule(index, deadline);
                     started += 1;
                     list.push((deadline, started, index));
                     list.sort_unstable();

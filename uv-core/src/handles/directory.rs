@@ -28,8 +28,8 @@ impl<B: Backend> Loop<B> {
     /// ```
     pub fn walk(&self) -> Vec<AnyHandle> {
         let mut all = Vec::new();
-        let slots = self.timers.slots.iter().filter(|(_, slot)| slot.base.is_ones_own());
-        all.extend(slots.map(|(key, slot)| (slot.base.born(), Timer(key).into())));
+        let bases = self.timers.bases.iter().filter(|(_, base)| base.is_ones_own());
+        all.extend(bases.map(|(key, base)| (base.born(), Timer(key).into())));
         for phase in Phase::ALL {
             let slots = self.watchers[phase as usize].slots.iter();
             all.extend(slots.map(|(key, slot)| (slot.base.born(), phase.handle(key))));
@@ -76,7 +76,7 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn base(&self, handle: AnyHandle) -> Option<Base> {
         let key = handle.key();
         Some(match handle {
-            AnyHandle::Timer(_) => self.timers.slots.get(key)?.base,
+            AnyHandle::Timer(_) => *self.timers.bases.get(key)?,
             AnyHandle::Idle(_) => self.watchers[Phase::Idle as usize].slots.get(key)?.base,
             AnyHandle::Prepare(_) => self.watchers[Phase::Prepare as usize].slots.get(key)?.base,
             AnyHandle::Check(_) => self.watchers[Phase::Check as usize].slots.get(key)?.base,
@@ -98,7 +98,7 @@ impl<B: Backend> Loop<B> {
         let key = handle.key();
         let watcher = |phase: Phase| phase as usize;
         let base = match handle {
-            AnyHandle::Timer(_) => &mut self.timers.slots.get_mut(key)?.base,
+            AnyHandle::Timer(_) => self.timers.bases.get_mut(key)?,
             AnyHandle::Idle(_) => &mut self.watchers[watcher(Phase::Idle)].slots.get_mut(key)?.base,
             AnyHandle::Prepare(_) => {
                 &mut self.watchers[watcher(Phase::Prepare)].slots.get_mut(key)?.base
@@ -175,7 +175,7 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn free_handle(&mut self, handle: AnyHandle) {
         let key = handle.key();
         match handle {
-            AnyHandle::Timer(_) => drop(self.timers.slots.remove(key)),
+            AnyHandle::Timer(timer) => self.timers.remove(timer),
             AnyHandle::Idle(_) => drop(self.watchers[Phase::Idle as usize].slots.remove(key)),
             AnyHandle::Prepare(_) => drop(self.watchers[Phase::Prepare as usize].slots.remove(key)),
             AnyHandle::Check(_) => drop(self.watchers[Phase::Check as usize].slots.remove(key)),

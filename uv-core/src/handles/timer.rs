@@ -1,5 +1,6 @@
 //! Timers: call back after a time, once or again and again.
 
+use std::hint::black_box;
 use std::io;
 use std::time::Duration;
 
@@ -38,42 +39,89 @@ use crate::{Loop, error};
 pub struct Timer(pub(crate) Token);
 
 /// The timers of a loop.
+///
+/// With very many of them, memory is what they cost. So what starting and stopping changes
+/// stands apart from what a timer does when it is due, which mostly stays the same.
 #[derive(Debug)]
 pub(crate) struct Timers<B: Backend> {
-    pub(crate) slots: Arena<TimerSlot<B>>,
+    pub(crate) bases: Arena<Base>,
     wheel: Wheel,
+    /// By index.
+    actions: Vec<Action<B>>,
     /// Those that a pass runs, fixed before the first of them runs.
     expired: Vec<Expired>,
     /// How many of them have run. A pass that a panic cut short goes on from here.
     run: usize,
+    /// The one whose callback runs.
+    running: Option<Timer>,
     /// How many are parts of other handles.
     internal: usize,
 }
 
+/// What a timer does when it is due.
 #[derive(Debug)]
-pub(crate) struct TimerSlot<B: Backend> {
-    pub(crate) base: Base,
+struct Action<B: Backend> {
     /// Zero for a timer that fires once.
     repeat_ns: u64,
     /// `None` before the first start, and while the callback runs.
     callback: Option<Repeated<B, Timer>>,
-    started: bool,
 }
+
+/// How many timers' memory is asked for at a time.
+const TOGETHER: usize = 64;
 
 impl<B: Backend> Timers<B> {
     pub(crate) fn new() -> Timers<B> {
         Timers {
-            slots: Arena::default(),
+            bases: Arena::default(),
             wheel: Wheel::new(),
+            actions: Vec::new(),
             expired: Vec::new(),
             run: 0,
+            running: None,
             internal: 0,
         }
     }
 
     /// How many there are that are handles of their own.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.internal
+        self.bases.len() - self.internal
+    }
+
+    fn insert(&mut self, base: Base) -> Timer {
+        let key = self.bases.insert(base);
+        let nothing = Action { repeat_ns: 0, callback: None };
+        match self.actions.get_mut(key.index() as usize) {
+            Some(action) => *action = nothing,
+            None => self.actions.push(nothing),
+        }
+        Timer(key)
+    }
+
+    /// Frees a timer, which is not scheduled.
+    pub(crate) fn remove(&mut self, timer: Timer) {
+        if self.bases.remove(timer.0).is_some() {
+            drop(self.actions[timer.0.index() as usize].callback.take());
+        }
+    }
+
+    /// The base and the action of a timer that is not closing.
+    fn open(&mut self, timer: Timer) -> io::Result<(&mut Base, &mut Action<B>)> {
+        let base = self.bases.get_mut(timer.0).ok_or_else(error::stale)?;
+        if base.is_closing() {
+            return Err(error::closing());
+        }
+        Ok((base, &mut self.actions[timer.0.index() as usize]))
+    }
+
+    /// Asks for the memory of the timers that run next. They may be far apart: asked for
+    /// one by one, each would be waited for.
+    fn fetch(&self) {
+        let next = &self.expired[self.run..];
+        for expired in &next[..next.len().min(TOGETHER)] {
+            black_box(self.bases.key_at(expired.index));
+            black_box(self.actions[expired.index as usize].repeat_ns);
+        }
     }
 
     /// When the next timer is due; earlier by a little if very many are.
@@ -87,17 +135,14 @@ impl Timer {
     /// A timer that is not started.
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Timer {
         let base = lp.new_base();
-        let slot = TimerSlot { base, repeat_ns: 0, callback: None, started: false };
-        Timer(lp.timers.slots.insert(slot))
+        lp.timers.insert(base)
     }
 
     /// A timer that is a part of another handle, which keeps the loop alive or not, and
     /// [frees](Loop::free_internal) it.
     pub(crate) fn internal<B: Backend>(lp: &mut Loop<B>) -> Timer {
-        let slot =
-            TimerSlot { base: Base::internal(), repeat_ns: 0, callback: None, started: false };
         lp.timers.internal += 1;
-        Timer(lp.timers.slots.insert(slot))
+        lp.timers.insert(Base::internal())
     }
 
     /// Calls `callback` after `timeout`, and then every `repeat` unless that is zero.
@@ -116,13 +161,11 @@ impl Timer {
         callback: impl FnMut(&mut Loop<B>, Timer) + 'static,
     ) -> io::Result<()> {
         let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
-        let slot = open_slot(self, &mut lp.timers.slots)?;
-        slot.callback = Some(Repeated::new(callback));
-        slot.repeat_ns = nanoseconds(repeat);
-        slot.started = true;
-        slot.base.start(&mut lp.active_handles);
-        lp.timers.wheel.remove(self.0.index());
-        lp.timers.wheel.insert(self.0.index(), deadline);
+        let (base, action) = lp.timers.open(self)?;
+        base.start(&mut lp.active_handles);
+        Repeated::put(&mut action.callback, callback);
+        action.set_repeat(repeat);
+        lp.timers.wheel.schedule(self.0.index(), deadline);
         Ok(())
     }
 
@@ -132,8 +175,8 @@ impl Timer {
     ///
     /// `NotFound` for a stale key.
     pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        let slot = lp.timers.slots.get_mut(self.0).ok_or_else(error::stale)?;
-        slot.base.stop(&mut lp.active_handles);
+        let base = lp.timers.bases.get_mut(self.0).ok_or_else(error::stale)?;
+        base.stop(&mut lp.active_handles);
         lp.timers.wheel.remove(self.0.index());
         Ok(())
     }
@@ -147,16 +190,16 @@ impl Timer {
     /// closing.
     pub fn again<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let now = lp.now_ns();
-        let slot = open_slot(self, &mut lp.timers.slots)?;
-        if !slot.started {
+        let runs = lp.timers.running == Some(self);
+        let (base, action) = lp.timers.open(self)?;
+        if action.callback.is_none() && !runs {
             let why = "a timer that was never started has nothing to do again";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        if slot.repeat_ns != 0 {
-            let deadline = now.saturating_add(slot.repeat_ns);
-            slot.base.start(&mut lp.active_handles);
-            lp.timers.wheel.remove(self.0.index());
-            lp.timers.wheel.insert(self.0.index(), deadline);
+        if action.repeat_ns != 0 {
+            let deadline = now.saturating_add(action.repeat_ns);
+            base.start(&mut lp.active_handles);
+            lp.timers.wheel.schedule(self.0.index(), deadline);
         }
         Ok(())
     }
@@ -170,21 +213,22 @@ impl Timer {
     ///
     /// `NotFound` for a stale key.
     pub fn set_repeat<B: Backend>(self, lp: &mut Loop<B>, repeat: Duration) -> io::Result<()> {
-        let slot = lp.timers.slots.get_mut(self.0).ok_or_else(error::stale)?;
-        slot.repeat_ns = nanoseconds(repeat);
+        lp.timers.bases.get(self.0).ok_or_else(error::stale)?;
+        lp.timers.actions[self.0.index() as usize].set_repeat(repeat);
         Ok(())
     }
 
     /// The repeat time; zero if the timer fires once, or its key is stale.
     pub fn repeat<B: Backend>(self, lp: &Loop<B>) -> Duration {
-        let slot = lp.timers.slots.get(self.0);
-        slot.map_or(Duration::ZERO, |slot| Duration::from_nanos(slot.repeat_ns))
+        let action =
+            lp.timers.bases.get(self.0).map(|_| &lp.timers.actions[self.0.index() as usize]);
+        action.map_or(Duration::ZERO, |action| Duration::from_nanos(action.repeat_ns))
     }
 
     /// How long from [`Loop::now`] until the timer is due: zero if it is overdue, `None`
     /// if it is not started.
     pub fn due_in<B: Backend>(self, lp: &Loop<B>) -> Option<Duration> {
-        lp.timers.slots.get(self.0).filter(|slot| slot.base.is_active())?;
+        lp.timers.bases.get(self.0).filter(|base| base.is_active())?;
         let deadline = lp.timers.wheel.deadline(self.0.index())?;
         Some(Duration::from_nanos(deadline.saturating_sub(lp.now_ns_cached())))
     }
@@ -194,9 +238,9 @@ impl<B: Backend> Loop<B> {
     /// Frees a timer that is a part of another handle.
     pub(crate) fn free_internal(&mut self, timer: Timer) {
         self.timers.wheel.remove(timer.0.index());
-        if let Some(slot) = self.timers.slots.remove(timer.0) {
+        if self.timers.bases.get(timer.0).is_some() {
             self.timers.internal -= 1;
-            drop(slot);
+            self.timers.remove(timer);
         }
     }
 
@@ -213,6 +257,9 @@ impl<B: Backend> Loop<B> {
     fn run_due_timers(&mut self, now: u64) {
         self.timers.wheel.expire(now, &mut self.timers.expired);
         while let Some(&expired) = self.timers.expired.get(self.timers.run) {
+            if self.timers.run.is_multiple_of(TOGETHER) {
+                self.timers.fetch();
+            }
             self.timers.run += 1;
             // Stopped, closed or started again by one that ran before?
             if self.timers.wheel.take_expired(expired) {
@@ -224,35 +271,39 @@ impl<B: Backend> Loop<B> {
     }
 
     fn fire(&mut self, index: u32, now: u64) {
-        let Some(key) = self.timers.slots.key_at(index) else { return };
-        let Some(slot) = self.timers.slots.get_mut(key) else { return };
-        if slot.repeat_ns == 0 {
-            slot.base.stop(&mut self.active_handles);
+        let timers = &mut self.timers;
+        let Some(key) = timers.bases.key_at(index) else { return };
+        let Some(base) = timers.bases.get_mut(key) else { return };
+        let action = &mut timers.actions[index as usize];
+        if action.repeat_ns == 0 {
+            base.stop(&mut self.active_handles);
         } else {
-            self.timers.wheel.insert(index, now.saturating_add(slot.repeat_ns));
+            timers.wheel.schedule(index, now.saturating_add(action.repeat_ns));
         }
-        let Some(mut callback) = slot.callback.take() else { return };
+        let Some(mut callback) = action.callback.take() else { return };
         let timer = Timer(key);
+        timers.running = Some(timer);
         self.call(&mut callback, timer, |lp, timer| {
+            lp.timers.running = None;
             drop(timer.stop(lp));
-            // Without a callback there is nothing to do again.
-            if let Some(slot) = lp.timers.slots.get_mut(timer.0) {
-                slot.started = slot.callback.is_some();
-            }
         });
-        if let Some(slot) = self.timers.slots.get_mut(key) {
+        let timers = &mut self.timers;
+        timers.running = None;
+        if timers.bases.get(key).is_some() {
             // Kept even if stopped, for `again`; unless there is a new one.
-            slot.callback.get_or_insert(callback);
+            timers.actions[index as usize].callback.get_or_insert(callback);
         }
     }
 }
 
-fn open_slot<B: Backend>(
-    timer: Timer,
-    slots: &mut Arena<TimerSlot<B>>,
-) -> io::Result<&mut TimerSlot<B>> {
-    let slot = slots.get_mut(timer.0).ok_or_else(error::stale)?;
-    if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
+impl<B: Backend> Action<B> {
+    fn set_repeat(&mut self, repeat: Duration) {
+        let repeat_ns = nanoseconds(repeat);
+        // Memory that stays the same need not be written back.
+        if self.repeat_ns != repeat_ns {
+            self.repeat_ns = repeat_ns;
+        }
+    }
 }
 
 /// Saturates after 584 years.
