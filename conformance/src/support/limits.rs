@@ -7,8 +7,8 @@ pub(crate) use unix::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
-/// Goes through `round`, which makes a loop and lets it end, again and again: no descriptor may
-/// be left. For cases that run alone.
+/// Goes through `round`, which makes a loop or a backend and lets it end, again and again: no
+/// descriptor may be left. For cases that run alone.
 pub(crate) fn leaves_no_descriptor(round: impl Fn() -> Verdict) -> Verdict {
     const ROUNDS: usize = 20;
     // Windows opens and closes handles of its own meanwhile; a leak is one a round.
@@ -21,7 +21,7 @@ pub(crate) fn leaves_no_descriptor(round: impl Fn() -> Verdict) -> Verdict {
     let after = open_descriptors()?;
     assert!(
         after <= before + SLACK,
-        "{before} descriptors were open, and {after} are, after {ROUNDS} loops came and went"
+        "{before} descriptors were open, and {after} are, after {ROUNDS} rounds"
     );
     Ok(())
 }

@@ -174,6 +174,22 @@ pub(crate) fn finish<T: Backend>(mut lp: Loop<T>) {
     assert!(lp.close().is_ok(), "a loop with nothing left can be closed");
 }
 
+/// Ends what `client` sends, and reads until its peer does too: what comes back is what was
+/// `sent`.
+pub(crate) fn read_the_echo<T: Backend>(mut lp: Loop<T>, client: Tcp, sent: &[u8]) {
+    client.shutdown(&mut lp, |_, _, result| result.unwrap()).unwrap();
+    let got = Log::default();
+    let gathered = got.clone();
+    let reading = client.read_start(&mut lp, move |lp, client, bytes| match bytes.unwrap() {
+        [] => client.close(lp).unwrap(),
+        bytes => gathered.extend(bytes.iter().copied()),
+    });
+    reading.unwrap();
+    run_until(&mut lp, "the end of the echo", |lp| client.is_closing(lp));
+    finish(lp);
+    assert!(got.take() == *sent, "the bytes are those that were sent");
+}
+
 impl<R: 'static> Log<(R, &'static str)> {
     /// A callback of a write that notes `name` and how the write ended.
     pub(crate) fn written<T: Backend, S: Stream, B>(

@@ -9,7 +9,7 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
-use crate::support::streams::{TOO_MUCH, both_ends, connected, fill_up, finish, run_until};
+use crate::support::streams::{TOO_MUCH, both_ends, connected, fill_up, finish, read_the_echo};
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 
@@ -218,19 +218,9 @@ pub fn a_batched_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     });
     echoing.unwrap();
     let sent: Arc<[u8]> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
-    let got = Log::default();
-    let gathered = got.clone();
     for part in sent.chunks(1_000) {
         client.write(&mut lp, part.to_vec(), |_, _, result, _| result.unwrap()).unwrap();
     }
-    client.shutdown(&mut lp, |_, _, result| result.unwrap()).unwrap();
-    let reading = client.read_start(&mut lp, move |lp, client, bytes| match bytes.unwrap() {
-        [] => client.close(lp).unwrap(),
-        bytes => gathered.extend(bytes.iter().copied()),
-    });
-    reading.unwrap();
-    run_until(&mut lp, "the end of the echo", |lp| client.is_closing(lp));
-    finish(lp);
-    assert!(got.take() == *sent, "the bytes are those that were sent");
+    read_the_echo(lp, client, &sent);
     Ok(())
 }

@@ -9,7 +9,7 @@ use uv_core::{Handle, RunMode, Stream};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::streams::{
-    TOO_MUCH, both_ends, connected, fill_up, finish, outcome, refusal, run_until,
+    TOO_MUCH, both_ends, connected, fill_up, finish, outcome, read_the_echo, refusal,
 };
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
@@ -363,17 +363,7 @@ pub fn an_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     });
     echoing.unwrap();
     let sent: Arc<[u8]> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
-    let got = Log::default();
-    let gathered = got.clone();
     client.write(&mut lp, Arc::clone(&sent), |_, _, result, _| result.unwrap()).unwrap();
-    client.shutdown(&mut lp, |_, _, result| result.unwrap()).unwrap();
-    let reading = client.read_start(&mut lp, move |lp, client, bytes| match bytes.unwrap() {
-        [] => client.close(lp).unwrap(),
-        bytes => gathered.extend(bytes.iter().copied()),
-    });
-    reading.unwrap();
-    run_until(&mut lp, "the end of the echo", |lp| client.is_closing(lp));
-    finish(lp);
-    assert!(got.take() == *sent, "the bytes are those that were sent");
+    read_the_echo(lp, client, &sent);
     Ok(())
 }
