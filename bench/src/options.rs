@@ -40,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "CONTESTANT")]
     pub baseline: Option<String>,
 
-    /// How often each contestant runs each scenario, after one run to warm up
+    /// How often each contestant runs each scenario, after one run to warm up unless runs do that themselves
     #[arg(short, long, value_name = "N", default_value_t = LEAST_ROUNDS, value_parser = rounds)]
     pub rounds: usize,
 
@@ -170,7 +170,7 @@ impl Options {
         self.check()?;
         // Someone who names a backend wants it everywhere.
         let which =
-            if self.backends.is_empty() { self.scale().which() } else { backends::Which::All };
+            if self.backends.is_empty() { backends::Which::Default } else { backends::Which::All };
         let mut suites = suites::all(self.scale(), which);
         suites
             .retain(|suite| self.suites.is_empty() || self.suites.iter().any(|n| n == suite.name));

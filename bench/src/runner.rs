@@ -1,6 +1,7 @@
 //! Runs scenarios in interleaved rounds.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -20,10 +21,17 @@ fn is_exact(scenario: &Scenario) -> bool {
     scenario.figures.iter().all(|figure| exact(figure.unit))
 }
 
+/// The rounds of a scenario, of which round 0 is to warm up.
+fn rounds(scenario: &Scenario, wanted: usize) -> RangeInclusive<usize> {
+    let last = if is_exact(scenario) { EXACT_ROUNDS } else { wanted };
+    usize::from(scenario.entrants.warm_up_themselves)..=last
+}
+
 /// How to run.
 #[derive(Debug)]
 pub struct Runner {
-    /// How often each contestant runs each scenario, after one run to warm up.
+    /// How often each contestant runs each scenario, after one run to warm up unless
+    /// runs do that themselves.
     pub rounds: usize,
     /// To whom the others are compared, if that one is there. Otherwise it is libuv; or what
     /// is written by hand, on epoll if there is such; or the first.
@@ -61,7 +69,7 @@ impl Runner {
     ///
     /// The first of any contestant: one that does not do its work has no time to compare.
     pub fn run(&self, suites: Vec<Suite>) -> io::Result<Measured> {
-        let bars = self.progress.bars(&suites, self.rounds + 1);
+        let bars = self.progress.bars(&suites, self.rounds);
         let mut measured = Measured::default();
         for (suite, bar) in suites.into_iter().zip(&bars) {
             for scenario in suite.scenarios {
@@ -88,8 +96,7 @@ impl Runner {
         order.push(&contestants[baseline]);
         let mut values = vec![vec![Vec::new(); order.len()]; scenario.figures.len()];
         let mut latencies = vec![None::<Latencies>; contestants.len()];
-        let rounds = if is_exact(scenario) { EXACT_ROUNDS } else { self.rounds };
-        for round in 0..=rounds {
+        for round in rounds(scenario, self.rounds) {
             for turn in 0..order.len() {
                 // Each round begins with another contestant, so that nobody always runs in
                 // the traces of the same predecessor.
@@ -156,14 +163,13 @@ impl Progress {
         Progress(MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden()))
     }
 
-    fn bars(&self, suites: &[Suite], rounds: usize) -> Vec<ProgressBar> {
+    fn bars(&self, suites: &[Suite], wanted: usize) -> Vec<ProgressBar> {
         let template = "{prefix:8} {bar:30} {pos:>4}/{len:4} {wide_msg:.dim}";
         let style = ProgressStyle::with_template(template).expect("a template that parses");
         let bar = |suite: &Suite| {
             let runs = suite.scenarios.iter().map(|scenario| {
                 let contestants = scenario.entrants.contestants.len();
-                let rounds = if is_exact(scenario) { EXACT_ROUNDS + 1 } else { rounds };
-                (contestants + usize::from(contestants > 0)) * rounds
+                (contestants + usize::from(contestants > 0)) * rounds(scenario, wanted).count()
             });
             let bar = self.0.add(ProgressBar::new(runs.sum::<usize>() as u64));
             bar.set_style(style.clone());

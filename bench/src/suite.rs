@@ -266,6 +266,8 @@ pub struct Entrants {
     pub contestants: Vec<Contestant>,
     /// Those that do not.
     pub absent: Vec<Absent>,
+    /// Every run is a process of its own that warms up by itself: none is run in vain before.
+    pub warm_up_themselves: bool,
 }
 
 impl Entrants {

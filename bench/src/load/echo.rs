@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::connection::Connection;
 use super::{Outcome, SILENCE_MS, Watch, Window, connect, silent};
@@ -13,6 +13,10 @@ use crate::trace::Tracer;
 
 const BUFFER: usize = 256 * 1024;
 
+/// How long to warm up at the most. With more in flight than the kernel has memory for, a
+/// connection may have to wait for seconds until it gets its turn.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 /// What the clients do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo {
@@ -21,7 +25,8 @@ pub(crate) struct Echo {
     pub(crate) bytes: usize,
     /// How many of each connection's requests are in flight.
     pub(crate) depth: usize,
-    /// Each connection does at least this many.
+    /// Each connection does at least this many before anything is measured, if that does not
+    /// take too long.
     pub(crate) least: u64,
 }
 
@@ -29,7 +34,9 @@ pub(crate) struct Echo {
 pub(crate) fn echo(server: &ServerProcess, plan: Echo, window: Window) -> io::Result<Outcome> {
     let mut clients = Clients::connect(server, plan, window.check)?;
     clients.run_until(|clients, begun| {
-        begun.elapsed() >= window.warm_up && clients.slowest() >= plan.least
+        let warm_up = begun.elapsed();
+        let enough = warm_up >= window.warm_up && clients.slowest() >= plan.least;
+        enough || (warm_up >= PATIENCE && !window.check)
     })?;
     clients.latencies.clear();
     let before = clients.answered;

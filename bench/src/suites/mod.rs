@@ -44,14 +44,6 @@ impl Scale {
             Scale::Full => "full",
         }
     }
-
-    /// On which backends work runs that is hardly the backend's.
-    pub const fn which(self) -> Which {
-        match self {
-            Scale::Quick => Which::Default,
-            Scale::Tiny | Scale::Full => Which::All,
-        }
-    }
 }
 
 /// The names of all suites.
@@ -62,20 +54,21 @@ pub const NAMES: [&str; 13] = [
 
 /// All suites.
 ///
-/// `which` is for work that is hardly the backend's. Scenarios that are about backends
-/// have all of them in any case.
+/// `which` is for work that is hardly the backend's; in a full run only for what takes long
+/// of that. Scenarios that are about backends have all of them in any case.
 pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
+    let which_if_short = if scale == Scale::Full { Which::All } else { which };
     vec![
         timers::suite(scale, which),
         turns::suite(scale),
-        asyncs::suite(scale, which),
-        pool::suite(scale, which),
+        asyncs::suite(scale, which_if_short),
+        pool::suite(scale, which_if_short),
         wait::suite(scale),
         echo::suite(scale),
         echo::connections(scale),
         echo::pump(scale),
         udp::suite(scale),
-        memory::suite(scale, which),
+        memory::suite(scale, which_if_short),
         calls::suite(scale),
         files::suite(scale),
         spawn::suite(scale, which),

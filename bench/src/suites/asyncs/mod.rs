@@ -19,7 +19,7 @@ use crate::suites::Scale;
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let scenarios = vec![
         pending(which, scale.pick(100, 2_000_000, 10_000_000)),
-        round_trip(which, scale.pick(20, 4_000, 100_000)),
+        round_trip(which, scale.pick(20, 4_000, 25_000)),
     ];
     Suite { name: "async", about: "wake-ups of a loop by other threads", scenarios }
 }

@@ -15,7 +15,7 @@ impl Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),
             Scale::Quick => (3, 10),
-            Scale::Full => (6, 40),
+            Scale::Full => (5, 30),
         };
         Window {
             warm_up: Duration::from_millis(warm_up_ms),
@@ -75,7 +75,7 @@ fn echo_scenario((connections, bytes, depth): (usize, usize, usize), window: Win
 }
 
 pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
-    let (window, least) = (Window::of(scale), scale.pick(20, 100, 1_000));
+    let (window, least) = (Window::of(scale), scale.pick(20, 100, 500));
     let scenario = |at_once: usize| {
         let plan = Rate { at_once, least };
         let entrants = entrants(Service::Echo, window, move |server| {
@@ -148,7 +148,7 @@ fn entrants(
     window: Window,
     load: impl Fn(&ServerProcess) -> io::Result<Sample> + Clone + 'static,
 ) -> Entrants {
-    let mut entrants = Entrants::default();
+    let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
     // Tests run side by side, and would all be on the same core.
     let cores = if window.check { None } else { cores::server_and_clients() };
     for server in servers::all() {

@@ -40,7 +40,7 @@ enum Request {
 
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
-    let count = scale.pick(500, 40_000, 500_000);
+    let count = scale.pick(500, 40_000, 150_000);
     let file = Rc::new(Temporary::new());
     let read = "4 KiB of a file that is cached are read into memory that is used again, at \
                 one place after the other: 64 in flight, at once, on 4 threads or on the ring";

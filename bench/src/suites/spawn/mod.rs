@@ -22,7 +22,7 @@ const PAGE: usize = 4096;
 
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
-    let children = scale.pick(5, 100, 500);
+    let children = scale.pick(5, 100, 250);
     let large_mib = scale.pick(1, 256, 1_024);
     let scenarios = vec![
         scenario("small parent".into(), 0, children, which),

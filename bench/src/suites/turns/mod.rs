@@ -15,7 +15,7 @@ use crate::suites::Scale;
 
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
-    let turns = scale.pick(100, 100_000, 1_000_000);
+    let turns = scale.pick(100, 100_000, 500_000);
     let scenarios =
         vec![scenario(Registered::Nothing, turns), scenario(Registered::QuietSocket, turns)];
     let about = "turns of a loop with one idle handle, which keeps it from blocking";
