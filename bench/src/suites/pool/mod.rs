@@ -20,7 +20,7 @@ const THREADS: usize = 4;
 
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
-    let jobs = scale.pick(2_000, 50_000, 1_000_000);
+    let jobs = scale.pick(2_000, 50_000, 500_000);
     let mut entrants = Entrants::default();
     backends::enter(&mut entrants, which, Who::Core, &Jobs { jobs });
     #[cfg(all(unix, feature = "libuv"))]

@@ -22,7 +22,7 @@ pub fn suite(scale: Scale) -> Suite {
         Scale::Tiny => (&[3, 30], Duration::ZERO),
         Scale::Quick => (&[10, 100, 1_000, 10_000], Duration::from_millis(1)),
         Scale::Full => {
-            (&[10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000], Duration::from_millis(10))
+            (&[10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000], Duration::from_millis(8))
         }
     };
     let mut counts: Vec<usize> = counts.iter().map(|count| sources::at_most(*count)).collect();
