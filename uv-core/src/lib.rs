@@ -106,3 +106,5 @@ pub use poll_core;
 pub use pool::{Lane, Pool};
 pub use requests::{Work, WorkError};
 pub use streams::{Read, Stream, Write};
+#[cfg(windows)]
+pub use sys::Passed;

@@ -232,8 +232,11 @@ impl Pipe {
 
     fn take<B: Backend>(self, lp: &mut Loop<B>, adopted: sys::Adopted) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        if slot.pipe.passing.is_some() && !adopted.transport.is_socket() {
+        if slot.pipe.passing.is_some() && !adopted.transport.passes_handles() {
             return Err(passing::no_socket());
+        }
+        if slot.pipe.passing.is_some() {
+            adopted.transport.pass_handles();
         }
         slot.flags.set(Flags::READABLE, adopted.readable);
         slot.flags.set(Flags::WRITABLE, adopted.writable);

@@ -159,18 +159,19 @@ impl Process {
     ) -> io::Result<Process> {
         let given = lp.prepare_stdio(&command.stdio)?;
         let (child, is_prepared) = lp.start_child(command, &given.ends)?;
+        let pid = child.pid();
         let base = lp.new_base();
         let told = move |lp: &mut Loop<B>, (process, exit)| callback(lp, process, exit);
         let process = Process(lp.processes.slots.insert(ProcessSlot {
             base,
-            pid: child.pid(),
+            pid,
             child: Some(child),
             source: None,
             callback: Some(Once::new(told)),
         }));
         match lp.watch_child(process, is_prepared) {
             Ok(()) => {
-                lp.open_made_pipes(given);
+                lp.open_made_pipes(given, pid);
                 Ok(process)
             }
             Err(error) => {

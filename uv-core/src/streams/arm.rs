@@ -53,7 +53,9 @@ impl<B: Backend> StreamSlot<B> {
     pub(super) fn operates(&self) -> bool {
         let socket = self.socket.as_ref().is_some_and(|socket| socket.is_socket());
         // Handles come and go with calls of their own.
-        socket && self.pipe.passing.is_none() && !self.flags.contains(Flags::BLOCKING)
+        socket
+            && self.pipe.passing.is_none()
+            && !self.flags.intersects(Flags::BLOCKING | Flags::SHARED)
     }
 
     #[inline]

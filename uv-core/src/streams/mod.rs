@@ -71,6 +71,8 @@ bitflags! {
         const FED = 1 << 6;
         /// Its calls wait instead of saying `WouldBlock`.
         const BLOCKING = 1 << 7;
+        /// It has come over a pipe, and its sender may have operations of its own.
+        const SHARED = 1 << 8;
         /// It is read into memory that is allocated late.
         const LATE = 1 << 14;
         /// Its writes are in the outbox.

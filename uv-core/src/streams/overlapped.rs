@@ -19,6 +19,7 @@ use super::Flags;
 use super::transfers::State;
 use super::write::{advance, with_slices};
 use crate::Loop;
+use crate::handles::AnyHandle;
 use crate::operations::Asker;
 use crate::requests::WorkError;
 use crate::sys::{Channel, Chunk, INSTANCES, NamedPipe, Server, Transport, Waited};
@@ -64,6 +65,12 @@ impl<B: Backend> Loop<B> {
             }
             Some(NamedPipe::End(channel)) => {
                 let channel = Rc::clone(channel);
+                if slot.pipe.passing.is_some() {
+                    channel.pass_handles();
+                }
+                if wanted != Ready::NONE {
+                    channel.check_kept()?;
+                }
                 if wanted.contains(Ready::WRITE) && channel.writing.get().is_none() {
                     self.write_chunk(key, &channel);
                 }
@@ -146,21 +153,55 @@ impl<B: Backend> Loop<B> {
 
     /// Writes the beginning of what is to be written.
     fn write_chunk(&mut self, key: Token, channel: &Rc<Channel>) {
-        while let Some((write, 0)) = self.first_write(key) {
-            self.finish_transfer(key, write, None); // No bytes would be the end.
-        }
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        let Some(write) = slot.writes.first() else { return };
-        let Some(transfer) = self.streams.transfers.get_mut(write) else { return };
         let mut chunk = channel.take_chunk();
-        advance(transfer, 0); // Past pieces that are empty.
-        let _ = with_slices(transfer, |bufs| Ok(chunk.fill(bufs)));
+        let write = loop {
+            let Some((write, left)) = self.first_write(key) else {
+                return channel.put_chunk(chunk);
+            };
+            if left == 0 {
+                self.finish_transfer(key, write, None); // No bytes would be the end.
+                continue;
+            }
+            match self.fill_chunk(key, write, channel, &mut chunk) {
+                Ok(()) => break write,
+                // Nothing of it has left: those behind are none the worse.
+                Err(error) => self.finish_transfer(key, write, Some(error)),
+            }
+        };
         let (source, bufs) = (channel.source(), chunk.lend());
         let op = Op::Write { source, bufs, offset: None };
         match self.take_off(key, Aim::Write(write, chunk), channel, op) {
             Ok(flight) => channel.writing.set(Some(flight)),
             Err(error) => self.writing_failed(key, write, error),
         }
+    }
+
+    /// Fills a chunk with what is next of a write, and what goes with it.
+    fn fill_chunk(
+        &mut self,
+        key: Token,
+        write: Token,
+        channel: &Channel,
+        chunk: &mut Chunk,
+    ) -> io::Result<()> {
+        let handles = self.handles_due(key, write);
+        let rights = handles.as_ref().map(|handles| self.rights_due(handles)).transpose()?;
+        let Some(transfer) = self.streams.transfers.get_mut(write) else { return Ok(()) };
+        advance(transfer, 0); // Past pieces that are empty.
+        let filled = with_slices(transfer, |bufs| match &rights {
+            Some(rights) => chunk.fill_framed(bufs, rights, channel),
+            None => Ok(chunk.fill(bufs)),
+        });
+        filled.0?;
+        for handle in handles.unwrap_or_default() {
+            let AnyHandle::Pipe(pipe) = handle else { continue };
+            let passed = self.streams.slots.get(pipe.0);
+            let passed = passed.and_then(|slot| slot.socket.as_ref()).and_then(Transport::pipe);
+            if let Some(NamedPipe::End(channel)) = passed {
+                channel.give();
+            }
+        }
+        Ok(())
     }
 
     /// Has as many instances wait for clients as there should be, and sees to those that have
@@ -195,8 +236,14 @@ impl<B: Backend> Loop<B> {
         let Some(landed) = self.streams.flights.remove(flight) else { return };
         let Flight { stream, aim, channel, left, .. } = landed;
         if left {
+            match aim {
+                // If it has read something, that is part of what is there.
+                Aim::Read(Some(inbox)) => channel.put_inbox(inbox, result),
+                Aim::Write(_, mut chunk) if result.is_err() => chunk.take_back(),
+                _ => {}
+            }
             // Now the handle is closed, and the memory free.
-            drop((aim, channel));
+            drop(channel);
             self.active_requests -= 1;
             return;
         }
@@ -208,8 +255,12 @@ impl<B: Backend> Loop<B> {
                 }
                 self.stream_ready(stream, Ready::READ);
             }
-            Aim::Write(write, chunk) => {
+            Aim::Write(write, mut chunk) => {
                 channel.writing.set(None);
+                if result.is_err() {
+                    chunk.take_back();
+                }
+                let result = result.map(|count| chunk.own(count));
                 channel.put_chunk(chunk);
                 self.chunk_written(stream, write, result);
             }

@@ -85,6 +85,23 @@ impl<B: Backend> Loop<B> {
         push(socket, transfer, slot.flags.contains(Flags::BLOCKING))
     }
 
+    /// The handles that go with the next bytes of `write`; `None` if the pipe passes none.
+    #[cfg(windows)]
+    pub(super) fn handles_due(&mut self, key: Token, write: Token) -> Option<Vec<AnyHandle>> {
+        let passing = self.streams.slots.get_mut(key)?.pipe.passing.as_mut()?;
+        passing.forget_told(&self.streams.transfers);
+        Some(passing.due(write).to_vec())
+    }
+
+    /// What is passed for them.
+    #[cfg(windows)]
+    pub(super) fn rights_due(&self, handles: &[AnyHandle]) -> io::Result<Rights> {
+        self.rights_of(handles).map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => error,
+            _ => closed(),
+        })
+    }
+
     /// Writes at once, and passes handles with the first byte.
     pub(crate) fn try_write_with(
         &mut self,
@@ -132,7 +149,7 @@ impl<B: Backend> Loop<B> {
         match handle {
             AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => {
                 let slot = self.streams.slots.get(handle.key()).ok_or_else(error::stale)?;
-                slot.socket.as_ref().ok_or_else(closed)?.source()
+                slot.socket.as_ref().ok_or_else(closed)?.passable()
             }
             AnyHandle::Udp(_) => {
                 let slot = self.udps.get(handle.key()).ok_or_else(error::stale)?;

@@ -14,5 +14,6 @@ cfg_if::cfg_if! {
     } else if #[cfg(windows)] {
         mod windows;
         pub(crate) use windows::*;
+        pub use windows::Passed;
     }
 }

@@ -31,8 +31,14 @@ impl Pipe {
     /// kept until they are taken. Said of a new handle or of a connection, on both sides; a
     /// listener does not, but what it accepts may.
     ///
-    #[cfg_attr(unix, doc = "```")]
-    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// On Windows it is said before anything is written, as bytes go in frames from then on:
+    /// those of libuv, as far as that has them, which is for bytes and TCP. Handles are made for
+    /// the other process before they are sent, so pass them between processes that trust each
+    /// other: one that sends something else makes the other use, and close, what it names.
+    /// A child gets such a pipe with
+    /// [`NON_BLOCKING`](crate::PipeFlags::NON_BLOCKING).
+    ///
+    /// ```
     /// use uv_core::{AnyHandle, Handle, Loop, Pipe, RunMode, Stream, Tcp};
     ///
     /// let mut lp = Loop::with_default_backend()?;
@@ -61,18 +67,20 @@ impl Pipe {
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, listens, or has a
-    /// descriptor that is no socket; `Unsupported` where handles cannot be passed.
+    /// descriptor that is no socket, or on Windows no pipe that goes both ways.
     pub fn enable_passing<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        sys::can_pass_handles()?;
         if slot.flags.contains(Flags::LISTENING) {
             let why = "a listener passes no handles: the connections that it accepts may";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        if slot.socket.as_ref().is_some_and(|socket| !socket.is_socket()) {
+        if slot.socket.as_ref().is_some_and(|socket| !socket.passes_handles()) {
             return Err(no_socket());
         }
         slot.pipe.passing.get_or_insert_default();
+        if let Some(socket) = &slot.socket {
+            socket.pass_handles();
+        }
         Ok(())
     }
 
@@ -83,11 +91,16 @@ impl Pipe {
     /// the write has called back, not before: a handle that is closed by the time the write's
     /// turn comes makes it fail with `EBADF`, while the writes behind it go on.
     ///
+    /// On Windows a pipe that is passed is the other side's alone: pass it before it is read or
+    /// written, and close it then. A listener of a named pipe is not passed: its name can be
+    /// bound by several processes.
+    ///
     /// # Errors
     ///
     /// As [`write`](crate::Stream::write); `InvalidInput` if the pipe does not [pass
     /// handles](Pipe::enable_passing), if there is no byte to send, or for too many handles or
-    /// of other kinds; `EBADF` for a handle that is closing or has no socket.
+    /// of other kinds, or on Windows for a named pipe that listens, and there `ResourceBusy` for a
+    /// pipe that is being read or written; `EBADF` for a handle that is closing or has no socket.
     pub fn write_with_handles<B: Backend, T: IoBuf>(
         self,
         lp: &mut Loop<B>,
@@ -104,7 +117,7 @@ impl Pipe {
     /// # Errors
     ///
     /// As [`try_write`](crate::Stream::try_write) and
-    /// [`write_with_handles`](Pipe::write_with_handles).
+    /// [`write_with_handles`](Pipe::write_with_handles); on Windows always `WouldBlock`.
     pub fn try_write_with_handles<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -153,11 +166,15 @@ impl Pipe {
         let (handle, opened) = match kind {
             PendingKind::Tcp => {
                 let tcp = Tcp::new(lp);
-                (AnyHandle::from(tcp), tcp.open(lp, passed))
+                if !sys::PASSED_OPERATE {
+                    lp.streams.open(tcp.0)?.flags |= Flags::SHARED;
+                }
+                let opened = sys::passed_tcp(passed).and_then(|passed| tcp.open(lp, passed));
+                (AnyHandle::from(tcp), opened)
             }
             PendingKind::Udp => {
                 let udp = Udp::new(lp);
-                (udp.into(), udp.open(lp, passed.into()))
+                (udp.into(), sys::passed_udp(passed).and_then(|passed| udp.open(lp, passed)))
             }
             PendingKind::Pipe | PendingKind::Other => {
                 let pipe = Pipe::new(lp);
@@ -196,6 +213,6 @@ impl Pipe {
 }
 
 pub(super) fn no_socket() -> io::Error {
-    let why = "handles go over a socket: this descriptor is none";
+    let why = "handles go over a socket, and on Windows over a pipe that goes both ways";
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }

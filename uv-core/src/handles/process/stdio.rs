@@ -133,7 +133,7 @@ impl<B: Backend> Loop<B> {
                 stream @ (AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_)),
             ) => {
                 let slot = self.streams.open(stream.key())?;
-                slot.socket.as_ref().map(ChildEnd::of_stream).ok_or_else(error::not_connected)
+                ChildEnd::of_stream(slot.socket.as_ref().ok_or_else(error::not_connected)?)
             }
             Stdio::Stream(handle) => {
                 let why = format!("a {} is no stream that a child could have", handle.kind());
@@ -158,11 +158,12 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The child runs: the pipes to it are connected.
-    pub(super) fn open_made_pipes(&mut self, given: Given) {
+    pub(super) fn open_made_pipes(&mut self, given: Given, child: u32) {
         for Made { pipe, flags, ours, .. } in given.made {
             let Some(slot) = self.streams.slots.get_mut(pipe.0) else { continue };
             slot.flags.set(Flags::READABLE, flags.contains(PipeFlags::WRITABLE));
             slot.flags.set(Flags::WRITABLE, flags.contains(PipeFlags::READABLE));
+            ours.set_peer(child);
             slot.socket = Some(ours);
         }
     }

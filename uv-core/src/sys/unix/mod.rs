@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use poll_core::RawSource;
 
 pub(crate) use passing::{
-    MOST_HANDLES, Passed, PassedKind, Rights, can_pass_handles, kind_of, passed_pipe,
-    receive_rights, send_rights,
+    MOST_HANDLES, PASSED_OPERATE, Passed, PassedKind, Rights, kind_of, passed_pipe, passed_tcp,
+    passed_udp, receive_rights, send_rights,
 };
 
 pub(crate) use pipes::{

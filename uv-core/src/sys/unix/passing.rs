@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use poll_core::RawSource;
@@ -10,7 +11,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::control::{Control, messages};
 use super::pipes::{OwnedPipe, file_type};
-use super::sockets::SEND_FLAGS;
+use super::sockets::{OwnedSocket, SEND_FLAGS};
 
 /// A descriptor that has come, and is nobody's yet.
 pub(crate) type Passed = OwnedFd;
@@ -21,9 +22,8 @@ pub(crate) const MOST_HANDLES: usize = 253;
 /// Room for as many, and for the head of their control message.
 const ROOM: usize = MOST_HANDLES * size_of::<RawFd>() + 64;
 
-pub(crate) fn can_pass_handles() -> io::Result<()> {
-    Ok(())
-}
+/// Descriptors are as good as those that were made here.
+pub(crate) const PASSED_OPERATE: bool = true;
 
 /// Descriptors that are to go with a message. Their owners keep them open.
 pub(crate) struct Rights {
@@ -166,6 +166,16 @@ pub(crate) fn kind_of(passed: &Passed) -> PassedKind {
         (None, _) if file_type(passed).is_ok_and(|kind| kind == libc::S_IFIFO) => PassedKind::Pipe,
         _ => PassedKind::Other,
     }
+}
+
+/// A socket that has come.
+pub(crate) fn passed_tcp(passed: Passed) -> io::Result<OwnedSocket> {
+    Ok(passed)
+}
+
+/// As above.
+pub(crate) fn passed_udp(passed: Passed) -> io::Result<UdpSocket> {
+    Ok(passed.into())
 }
 
 /// A pipe that has come.

@@ -50,8 +50,8 @@ impl ChildEnd {
         ChildEnd::Inherit(fd.as_raw_fd())
     }
 
-    pub(crate) fn of_stream(stream: &Transport) -> ChildEnd {
-        ChildEnd::Inherit(stream.as_raw_fd())
+    pub(crate) fn of_stream(stream: &Transport) -> io::Result<ChildEnd> {
+        Ok(ChildEnd::Inherit(stream.as_raw_fd()))
     }
 
     pub(crate) fn of_made(end: &OwnedPipe) -> ChildEnd {

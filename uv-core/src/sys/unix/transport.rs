@@ -82,6 +82,22 @@ impl Transport {
         Ok(RawSource::of(&*self.socket))
     }
 
+    /// What another process can have of it.
+    pub(crate) fn passable(&self) -> io::Result<RawSource> {
+        self.source()
+    }
+
+    /// True if descriptors can go over it.
+    pub(crate) fn passes_handles(&self) -> bool {
+        self.is_socket
+    }
+
+    /// The kernel keeps what is passed, and closes it if nobody takes it.
+    pub(crate) fn pass_handles(&self) {}
+
+    /// The kernel knows who gets what is passed.
+    pub(crate) fn set_peer(&self, _process: u32) {}
+
     /// Accepts a connection that does not block and is closed by `exec`.
     pub(crate) fn accept(&self) -> io::Result<Transport> {
         accept(&self.socket).map(Transport::from)

@@ -25,8 +25,9 @@ use std::io;
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
 
+pub use passing::Passed;
 pub(crate) use passing::{
-    MOST_HANDLES, Passed, PassedKind, Rights, can_pass_handles, kind_of, passed_pipe,
+    MOST_HANDLES, PASSED_OPERATE, PassedKind, Rights, kind_of, passed_pipe, passed_tcp, passed_udp,
     receive_rights, send_rights,
 };
 

@@ -1,58 +1,87 @@
-//! Handles that go with bytes: not over Windows' pipes, so far.
+//! Handles that go with bytes over a pipe.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::net::UdpSocket;
+use std::os::windows::io::{OwnedHandle, OwnedSocket};
 
 use poll_core::RawSource;
-use socket2::Socket;
 
-use super::OwnedPipe;
+use super::pipes::NamedPipe;
+use super::{OwnedPipe, Transport};
 
-/// What a pipe of Unix would pass. Nothing ever comes.
-pub(crate) type Passed = std::os::windows::io::OwnedSocket;
-
-pub(crate) const MOST_HANDLES: usize = 0;
-
-/// No pipe gets further than this.
-pub(crate) fn can_pass_handles() -> io::Result<()> {
-    Err(unsupported())
+/// What has come over a pipe, on Windows: see [`Pipe::take_pending`](crate::Pipe::take_pending).
+///
+/// ```
+/// use uv_core::Passed;
+///
+/// fn describe(passed: &Passed) -> &'static str {
+///     match passed {
+///         Passed::Tcp(_) | Passed::Udp(_) => "a socket",
+///         _ => "something else",
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Passed {
+    /// A TCP connection or listener.
+    Tcp(OwnedSocket),
+    /// A UDP socket.
+    Udp(OwnedSocket),
+    /// An end of a pipe.
+    Pipe(OwnedHandle),
 }
 
-fn unsupported() -> io::Error {
-    let why = "handles are not passed over the pipes of Windows: send an address instead";
-    io::Error::new(io::ErrorKind::Unsupported, why)
-}
+/// As many as elsewhere.
+pub(crate) const MOST_HANDLES: usize = 253;
 
-pub(crate) struct Rights;
+/// A socket that has come is bound to its sender's completion port, if it has one: it is
+/// waited for by readiness.
+pub(crate) const PASSED_OPERATE: bool = false;
+
+/// What is to go. Their owners keep them open.
+pub(crate) struct Rights(Vec<RawSource>);
 
 impl Rights {
-    pub(crate) const NONE: Rights = Rights;
+    pub(crate) const NONE: Rights = Rights(Vec::new());
 
     pub(crate) fn is_empty(&self) -> bool {
-        true
+        self.0.is_empty()
     }
 
-    pub(crate) fn push(&mut self, _source: RawSource) {}
+    pub(crate) fn push(&mut self, source: RawSource) {
+        self.0.push(source);
+    }
+
+    pub(super) fn sources(&self) -> &[RawSource] {
+        &self.0
+    }
 }
 
+/// Pipes are written by operations, when the stream waits for that.
 pub(crate) fn send_rights(
-    _socket: &Socket,
+    _transport: &Transport,
     _bufs: &[IoSlice<'_>],
     _rights: &Rights,
 ) -> io::Result<usize> {
-    Err(unsupported())
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
+/// Reads what is there, with the handles that have come by then. False if some are lost.
 pub(crate) fn receive_rights(
-    _socket: &Socket,
-    _memory: &mut [u8],
-    _passed: &mut VecDeque<Passed>,
+    transport: &Transport,
+    memory: &mut [u8],
+    passed: &mut VecDeque<Passed>,
 ) -> io::Result<(usize, bool)> {
-    Err(unsupported())
+    match transport.pipe() {
+        Some(NamedPipe::End(channel)) => channel.receive_frames(memory, passed),
+        _ => Err(io::ErrorKind::NotConnected.into()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "nothing is passed here")]
+#[allow(dead_code, reason = "all that comes here has a handle")]
 pub(crate) enum PassedKind {
     Tcp,
     Udp,
@@ -60,10 +89,28 @@ pub(crate) enum PassedKind {
     Other,
 }
 
-pub(crate) fn kind_of(_passed: &Passed) -> PassedKind {
-    PassedKind::Other
+pub(crate) fn kind_of(passed: &Passed) -> PassedKind {
+    match passed {
+        Passed::Tcp(_) => PassedKind::Tcp,
+        Passed::Udp(_) => PassedKind::Udp,
+        Passed::Pipe(_) => PassedKind::Pipe,
+    }
 }
 
-pub(crate) fn passed_pipe(_passed: Passed) -> io::Result<OwnedPipe> {
-    Err(unsupported())
+pub(crate) fn passed_tcp(passed: Passed) -> io::Result<OwnedSocket> {
+    match passed {
+        Passed::Tcp(socket) | Passed::Udp(socket) => Ok(socket),
+        Passed::Pipe(_) => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+pub(crate) fn passed_udp(passed: Passed) -> io::Result<UdpSocket> {
+    passed_tcp(passed).map(UdpSocket::from)
+}
+
+pub(crate) fn passed_pipe(passed: Passed) -> io::Result<OwnedPipe> {
+    match passed {
+        Passed::Pipe(handle) => Ok(handle),
+        Passed::Tcp(_) | Passed::Udp(_) => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }

@@ -5,6 +5,9 @@
 
 mod access;
 mod calls;
+mod channel;
+mod chunk;
+mod frames;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,122 +23,15 @@ use poll_core::{Backend, OpKind, RawSource, Token};
 
 use super::Transport;
 
-pub(crate) use calls::Chunk;
 use calls::{Access, Opened};
+pub(crate) use channel::Channel;
+pub(crate) use chunk::Chunk;
 
 /// A handle that is nobody else's: what [`Pipe::open`](crate::Pipe::open) takes over.
 pub(crate) type OwnedPipe = OwnedHandle;
 
 /// Instances of a listener that wait for clients, unless said otherwise.
 pub(crate) const INSTANCES: usize = 4;
-
-/// One end of a connection.
-#[derive(Debug)]
-pub(crate) struct Channel {
-    handle: OwnedHandle,
-    name: Option<Arc<Path>>,
-    is_server: bool,
-    /// The operations in flight.
-    pub(crate) reading: Cell<Option<Token>>,
-    pub(crate) writing: Cell<Option<Token>>,
-    /// Memory to write from, while no write is in flight.
-    spare: RefCell<Option<Box<Chunk>>>,
-    /// What was written comes in messages, though it is read as bytes. One of no bytes is the
-    /// end of what its writer has to say.
-    has_messages: bool,
-    /// Memory for the first byte that comes, while no read is in flight.
-    inbox: RefCell<Option<Box<Chunk>>>,
-    ahead: Cell<Ahead>,
-    /// The loop looks at `ahead` in its next pending phase.
-    pub(crate) fed: Cell<bool>,
-}
-
-/// What an operation has read, and the stream has not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Ahead {
-    #[default]
-    Nothing,
-    Byte(u8),
-    /// There is nothing more to come.
-    End,
-}
-
-impl Channel {
-    fn new(handle: OwnedHandle, name: Option<Arc<Path>>, is_server: bool) -> Rc<Channel> {
-        let has_messages = calls::has_messages(&handle);
-        let (reading, writing, spare, inbox) = Default::default();
-        let (ahead, fed) = Default::default();
-        let channel = Channel {
-            handle,
-            name,
-            is_server,
-            reading,
-            writing,
-            spare,
-            has_messages,
-            inbox,
-            ahead,
-            fed,
-        };
-        Rc::new(channel)
-    }
-
-    pub(crate) fn source(&self) -> RawSource {
-        RawSource::of_handle(&self.handle)
-    }
-
-    pub(crate) fn take_chunk(&self) -> Box<Chunk> {
-        self.spare.take().unwrap_or_default()
-    }
-
-    pub(crate) fn put_chunk(&self, chunk: Box<Chunk>) {
-        *self.spare.borrow_mut() = Some(chunk);
-    }
-
-    /// Where an operation puts the first byte that comes. A read of none would not tell a
-    /// message of none; other pipes have no such, and nothing is taken from them before it is
-    /// asked for.
-    pub(crate) fn take_inbox(&self) -> Option<Box<Chunk>> {
-        self.has_messages.then(|| self.inbox.take().unwrap_or_else(Chunk::for_one_byte))
-    }
-
-    /// An operation has read.
-    pub(crate) fn put_inbox(&self, inbox: Box<Chunk>, result: Result<usize, i32>) {
-        // What failed does so again when it is read.
-        if let Ok(count) = result {
-            self.ahead.set(if count == 0 { Ahead::End } else { Ahead::Byte(inbox.first()) });
-        }
-        *self.inbox.borrow_mut() = Some(inbox);
-    }
-
-    /// True if there is something to read that no operation would tell of.
-    pub(crate) fn has_read_ahead(&self) -> bool {
-        self.ahead.get() != Ahead::Nothing
-    }
-
-    /// True if the writing side can end while the other goes on.
-    pub(crate) fn can_end_writing(&self) -> bool {
-        self.has_messages
-    }
-
-    /// Reads what is there.
-    fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
-        if self.has_messages && self.reading.get().is_some() {
-            return Err(io::ErrorKind::WouldBlock.into()); // What that reads comes first.
-        }
-        match (self.ahead.get(), memory) {
-            (Ahead::Nothing, memory) => calls::read_what_is_there(&self.handle, memory),
-            (Ahead::End, _) | (_, []) => Ok(0),
-            (Ahead::Byte(byte), [first, rest @ ..]) => {
-                self.ahead.set(Ahead::Nothing);
-                *first = byte;
-                // If the rest fails, it will fail again.
-                let more = calls::read_what_is_there(&self.handle, rest).unwrap_or(0);
-                Ok(1 + more)
-            }
-        }
-    }
-}
 
 /// The instances of a listener.
 #[derive(Debug)]
@@ -180,6 +76,25 @@ impl NamedPipe {
         }
     }
 
+    /// A handle that another process can have.
+    pub(super) fn passable(&self) -> io::Result<RawSource> {
+        match self {
+            NamedPipe::End(channel) => channel.passable(),
+            NamedPipe::Listener(_) => {
+                let why = "a listener of Windows is its name: bind to it in the other process";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+            }
+        }
+    }
+
+    /// True if handles can go over it, or over what it will be.
+    pub(super) fn passes_handles(&self) -> bool {
+        match self {
+            NamedPipe::End(channel) => calls::goes_both_ways(&channel.handle),
+            NamedPipe::Listener(_) => true,
+        }
+    }
+
     pub(super) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         match self {
             NamedPipe::End(channel) => channel.receive(memory),
@@ -206,6 +121,7 @@ pub(crate) struct Adopted {
 
 /// Finds out about a handle.
 pub(crate) fn adopt(pipe: OwnedPipe) -> io::Result<Adopted> {
+    let pipe = calls::keep_standard(pipe)?;
     let (readable, writable) = calls::access_of(&pipe)?;
     let transport = Transport::of_pipe(NamedPipe::End(Channel::new(pipe, None, false)))?;
     Ok(Adopted { transport, readable, writable })

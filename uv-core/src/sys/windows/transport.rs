@@ -78,6 +78,31 @@ impl Transport {
         self.pipe.as_ref().map_or_else(|| Ok(RawSource::of(&**self)), NamedPipe::source)
     }
 
+    /// What another process can have of it.
+    pub(crate) fn passable(&self) -> io::Result<RawSource> {
+        self.pipe.as_ref().map_or_else(|| Ok(RawSource::of(&**self)), NamedPipe::passable)
+    }
+
+    /// True if handles can go over it.
+    pub(crate) fn passes_handles(&self) -> bool {
+        self.pipe.as_ref().is_some_and(NamedPipe::passes_handles)
+    }
+
+    /// From now on handles go over it.
+    pub(crate) fn pass_handles(&self) {
+        if let Some(NamedPipe::End(channel)) = &self.pipe {
+            channel.pass_handles();
+        }
+    }
+
+    /// The other end of a pipe is a child's. Nothing else tells which process that is, as both
+    /// were opened here.
+    pub(crate) fn set_peer(&self, process: u32) {
+        if let Some(NamedPipe::End(channel)) = &self.pipe {
+            channel.set_peer(process);
+        }
+    }
+
     /// Listens; a pipe does so by its instances.
     pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
         if self.pipe.is_some() { Ok(()) } else { Socket::listen(self, backlog) }

@@ -1,6 +1,5 @@
 //! The calls.
 
-use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::windows::ffi::OsStrExt;
@@ -8,28 +7,29 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::Path;
 use std::ptr;
 
-use poll_core::RawBufs;
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_BROKEN_PIPE, ERROR_INVALID_NAME, ERROR_IO_PENDING,
     ERROR_PATH_NOT_FOUND, ERROR_PIPE_BUSY, ERROR_PIPE_NOT_CONNECTED, GENERIC_READ, GENERIC_WRITE,
     HANDLE, INVALID_HANDLE_VALUE, WAIT_TIMEOUT,
 };
-use windows_sys::Win32::Networking::WinSock::WSABUF;
 use windows_sys::Win32::Storage::FileSystem::{
     CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, FILE_READ_ATTRIBUTES,
     FILE_TYPE_PIPE, FILE_WRITE_ATTRIBUTES, GetFileType, OPEN_EXISTING, PIPE_ACCESS_DUPLEX,
     PIPE_ACCESS_INBOUND, ReadFile, SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT, WRITE_DAC,
 };
+use windows_sys::Win32::System::Console::{
+    GetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE,
+};
 use windows_sys::Win32::System::IO::{GetOverlappedResult, OVERLAPPED};
 use windows_sys::Win32::System::Pipes::{
-    CreateNamedPipeW, GetNamedPipeInfo, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS,
-    PIPE_TYPE_BYTE, PIPE_TYPE_MESSAGE, PIPE_UNLIMITED_INSTANCES, PIPE_WAIT, PeekNamedPipe,
-    WaitNamedPipeW,
+    CreateNamedPipeW, GetNamedPipeClientProcessId, GetNamedPipeInfo, GetNamedPipeServerProcessId,
+    PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE, PIPE_TYPE_MESSAGE,
+    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT, PeekNamedPipe, WaitNamedPipeW,
 };
 use windows_sys::Win32::System::Threading::CreateEventW;
 
 /// How much the kernel keeps for each direction, and how much is written at once.
-const ROOM: usize = 64 * 1024;
+pub(super) const ROOM: usize = 64 * 1024;
 
 /// Which directions an end has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,21 @@ pub(super) fn wait_for_instance(name: &Path) {
     unsafe { WaitNamedPipeW(name.as_ptr(), 100) };
 }
 
+/// A standard stream is the process's, and stays open: what is taken over is a duplicate.
+pub(super) fn keep_standard(pipe: OwnedHandle) -> io::Result<OwnedHandle> {
+    let raw = pipe.as_raw_handle();
+    let is_standard = [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE].iter().any(|which| {
+        // SAFETY: no memory is passed.
+        let standard = unsafe { GetStdHandle(*which) };
+        standard == raw
+    });
+    if !is_standard {
+        return Ok(pipe);
+    }
+    // Not closed, whatever becomes of the duplicate.
+    std::mem::ManuallyDrop::new(pipe).try_clone()
+}
+
 /// Whether a handle can be read and written. What is no pipe is an error.
 pub(super) fn access_of(pipe: &OwnedHandle) -> io::Result<(bool, bool)> {
     // SAFETY: a wrong handle is of an unknown type.
@@ -161,6 +176,26 @@ const FILE_WRITE_DATA: u32 = 2;
 const FILE_ACCESS_INFORMATION: i32 = 8;
 const FILE_MODE_INFORMATION: i32 = 16;
 const FILE_SYNCHRONOUS_IO: u32 = 0x30;
+
+/// True if the handle can be read and written.
+pub(super) fn goes_both_ways(pipe: &OwnedHandle) -> bool {
+    let both = FILE_READ_DATA | FILE_WRITE_DATA;
+    rights_of(pipe).is_none_or(|rights| rights & both == both)
+}
+
+/// Which process has the other end: the one of both that is not this one, if any.
+pub(super) fn peer_process(pipe: &OwnedHandle) -> io::Result<u32> {
+    let (handle, mut server, mut client) = (pipe.as_raw_handle(), 0, 0);
+    // SAFETY: writes one number.
+    let knows_server = unsafe { GetNamedPipeServerProcessId(handle, &mut server) };
+    // SAFETY: as above.
+    let knows_client = unsafe { GetNamedPipeClientProcessId(handle, &mut client) };
+    if knows_server == 0 || knows_client == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let this = std::process::id();
+    Ok(if server == this { client } else { server })
+}
 
 fn rights_of(pipe: &OwnedHandle) -> Option<u32> {
     query(pipe, FILE_ACCESS_INFORMATION)
@@ -254,56 +289,4 @@ impl Event {
 
 thread_local! {
     static EVENT: Option<Event> = Event::new();
-}
-
-/// Bytes on their way into a pipe. The kernel may read it from where it is: it is boxed, and
-/// its bytes do not move.
-pub(crate) struct Chunk {
-    bytes: Vec<u8>,
-    /// What the operation names: the bytes, as the kernel wants them to be named.
-    list: WSABUF,
-}
-
-impl fmt::Debug for Chunk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chunk({} bytes)", self.bytes.len())
-    }
-}
-
-impl Default for Chunk {
-    fn default() -> Chunk {
-        let list = WSABUF { len: 0, buf: ptr::null_mut() };
-        Chunk { bytes: Vec::with_capacity(ROOM), list }
-    }
-}
-
-impl Chunk {
-    /// Room for a byte that is to come.
-    pub(super) fn for_one_byte() -> Box<Chunk> {
-        let mut bytes = vec![0];
-        let list = WSABUF { len: 1, buf: bytes.as_mut_ptr() };
-        Box::new(Chunk { bytes, list })
-    }
-
-    /// The byte that has come.
-    pub(super) fn first(&self) -> u8 {
-        self.bytes[0]
-    }
-
-    /// Fills it with the first bytes of `bufs`, as many as there is room for.
-    pub(crate) fn fill(&mut self, bufs: &[io::IoSlice<'_>]) -> usize {
-        self.bytes.clear();
-        for buf in bufs {
-            let room = ROOM - self.bytes.len();
-            self.bytes.extend_from_slice(&buf[..buf.len().min(room)]);
-        }
-        self.list.len = self.bytes.len() as u32;
-        self.list.buf = self.bytes.as_mut_ptr();
-        self.bytes.len()
-    }
-
-    /// Names them for an operation.
-    pub(crate) fn lend(&self) -> RawBufs {
-        RawBufs { ptr: ptr::NonNull::from(&self.list).cast(), count: 1 }
-    }
 }

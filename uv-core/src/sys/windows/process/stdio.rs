@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::windows::io::{AsRawHandle, AsRawSocket, BorrowedHandle, FromRawHandle, OwnedHandle};
+use std::os::windows::io::{AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -65,8 +65,8 @@ impl ChildEnd {
         ChildEnd::Inherit(handle.as_raw_handle())
     }
 
-    pub(crate) fn of_stream(stream: &Transport) -> ChildEnd {
-        ChildEnd::Inherit(stream.as_raw_socket() as HANDLE)
+    pub(crate) fn of_stream(stream: &Transport) -> io::Result<ChildEnd> {
+        stream.source().map(|source| ChildEnd::Inherit(source.handle()))
     }
 
     pub(crate) fn of_made(end: &OwnedPipe) -> ChildEnd {
