@@ -470,28 +470,17 @@ pub fn ten_thousand_jobs<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// `UV_THREADPOOL_SIZE` sets the size of the process's pool.
-#[cfg(unix)]
 pub fn the_environment_sets_the_size<T: Backend>(lab: &Lab<T>) -> Verdict {
-    use crate::support::child::Child;
+    use crate::support::children::answer_to;
+    use crate::support::program::child;
 
-    drop(lab.backend()?);
-    for (value, threads) in [("7", 7), ("0", 1), ("many", 1), ("1000000", 1_024)] {
-        if threads == 1_024 && cfg!(not(target_os = "linux")) {
+    let mut lp = new_loop(lab)?;
+    for (value, threads) in [("7", "7"), ("0", "1"), ("many", "1"), ("1000000", "1024")] {
+        if threads == "1024" && cfg!(not(target_os = "linux")) {
             continue; // So many threads are too many for some systems.
         }
-        let child = Child::fork(|| {
-            // SAFETY: a forked child has one thread.
-            unsafe { std::env::set_var("UV_THREADPOOL_SIZE", value) };
-            assert_eq!(Pool::global().expect("a pool").threads(), threads, "for {value:?}");
-            Ok(())
-        });
-        child.join(SOON)?;
+        let command = child(&["pool"]).env("UV_THREADPOOL_SIZE", value);
+        assert_eq!(answer_to(&mut lp, command), threads, "for {value:?}");
     }
     Ok(())
-}
-
-/// `UV_THREADPOOL_SIZE` sets the size of the process's pool.
-#[cfg(not(unix))]
-pub fn the_environment_sets_the_size<T: Backend>(_lab: &Lab<T>) -> Verdict {
-    Err(crate::Skip::because("needs a process of its own, and Windows has no fork"))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use poll_core::Backend;
-use uv_core::{Handle, Loop, Pipe, Stream};
+use uv_core::{AnyHandle, Handle, Loop, Pipe, Stream};
 
 #[cfg(unix)]
 use super::files::Directory;
@@ -85,6 +85,27 @@ pub(crate) fn read_all<T: Backend>(lp: &mut Loop<T>, pipe: Pipe, all: &Log<Vec<u
             pipe.close(lp).expect("an open handle");
         }
         bytes => got.extend_from_slice(bytes),
+    });
+    reading.expect("a connection is read");
+}
+
+/// What a process does that gets a TCP connection over a pipe: says something there, and sends
+/// back a pipe of its own.
+pub(crate) fn answer_with_a_handle<T: Backend>(lp: &mut Loop<T>, pipe: Pipe) {
+    let reading = pipe.read_start(lp, |lp, pipe, bytes| match bytes.unwrap() {
+        [] => pipe.close(lp).unwrap(),
+        bytes => {
+            assert_eq!((bytes, pipe.pending_count(lp)), (&b"for you"[..], 1));
+            let Ok(AnyHandle::Tcp(tcp)) = pipe.accept_pending(lp) else { panic!("no TCP") };
+            tcp.write(lp, "from the other", |lp, tcp, _, _| tcp.close(lp).unwrap()).unwrap();
+            let (one, other) = Pipe::pair(lp).unwrap();
+            other.write(lp, "made there", |lp, it, _, _| it.close(lp).unwrap()).unwrap();
+            let back = move |lp: &mut Loop<T>, _, result: std::io::Result<()>, _| {
+                result.unwrap();
+                one.close(lp).unwrap();
+            };
+            pipe.write_with_handles(lp, "back", &[one.into()], back).unwrap();
+        }
     });
     reading.expect("a connection is read");
 }

@@ -67,6 +67,10 @@ fn run(words: &[OsString]) -> ! {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<_> = words.iter().map(|word| &**word).collect();
     match words[..] {
+        ["pool"] => {
+            let threads = uv_core::Pool::global().expect("a pool").threads();
+            say(&threads.to_string());
+        }
         ["exit", code] => exit(code.parse().expect("a code")),
         ["sleep"] => std::thread::sleep(LONG),
         ["cat"] => drop(io::copy(&mut io::stdin(), &mut io::stdout())),
@@ -185,8 +189,66 @@ mod system {
                 let written = inherited(fd).map(|mut file| file.write_all(text.as_bytes()));
                 exit(i32::from(!matches!(written, Some(Ok(())))));
             }
+            // Whether calls wait for the first descriptors.
+            ["descriptors"] => {
+                for fd in 0..3 {
+                    // Not to be closed.
+                    let Some(file) = inherited(fd).map(std::mem::ManuallyDrop::new) else {
+                        continue;
+                    };
+                    let blocks = if blocks(&file) { "blocks" } else { "does not block" };
+                    say(&format!("{fd} {blocks}\n"));
+                }
+            }
+            ["open standard input"] => open_standard_input(),
+            ["answer with a handle"] => {
+                let mut lp = uv_core::Loop::with_default_backend().expect("a loop");
+                let (pipe, end) = (uv_core::Pipe::new(&mut lp), inherited(3).expect("a pipe"));
+                pipe.enable_passing(&mut lp).expect("a new handle");
+                pipe.open(&mut lp, end).expect("a pipe that does not block");
+                crate::support::pipes::answer_with_a_handle(&mut lp, pipe);
+                lp.run(uv_core::RunMode::Default).expect("a loop that runs");
+            }
             words => panic!("no child does {words:?}"),
         }
+    }
+
+    /// True if the file was opened for calls that wait.
+    fn blocks(file: &std::fs::File) -> bool {
+        use std::os::windows::io::AsRawHandle;
+        use windows_sys::Wdk::Storage::FileSystem::{FileModeInformation, NtQueryInformationFile};
+        use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+
+        const SYNCHRONOUS: u32 = 0x30;
+        let (mut status, mut mode) = (IO_STATUS_BLOCK::default(), 0_u32);
+        let (handle, place) = (file.as_raw_handle(), (&raw mut mode).cast());
+        // SAFETY: writes the status and one number, which is what this class is.
+        let result =
+            unsafe { NtQueryInformationFile(handle, &mut status, place, 4, FileModeInformation) };
+        assert!(result >= 0, "NtQueryInformationFile: {result:x}");
+        mode & SYNCHRONOUS != 0
+    }
+
+    /// Reads a byte through a handle that is closed then. Standard input stays open.
+    fn open_standard_input() {
+        use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+        use uv_core::{Handle, Stream};
+        use windows_sys::Win32::Storage::FileSystem::{FILE_TYPE_PIPE, GetFileType};
+
+        let mut lp = uv_core::Loop::with_default_backend().expect("a loop");
+        let (pipe, raw) = (uv_core::Pipe::new(&mut lp), io::stdin().as_raw_handle());
+        // SAFETY: nobody else of this process uses standard input.
+        let standard = unsafe { OwnedHandle::from_raw_handle(raw) };
+        pipe.open(&mut lp, standard).expect("a pipe that does not block");
+        pipe.read(&mut lp, vec![0], |lp, pipe, count, buffer| {
+            assert_eq!((count.expect("a byte"), buffer[0]), (1, b'x'));
+            pipe.close(lp).expect("an open handle");
+        })
+        .expect("a read");
+        lp.run(uv_core::RunMode::Default).expect("a loop that runs");
+        drop(lp);
+        // SAFETY: what is no handle is of no type.
+        assert_eq!(unsafe { GetFileType(raw) }, FILE_TYPE_PIPE, "it stays open");
     }
 
     /// A descriptor as the C library of Windows finds it: in the reserved part of what the

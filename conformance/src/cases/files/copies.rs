@@ -9,7 +9,7 @@ use super::{CREATE, READ, ask, open, refusal};
 use crate::support::files::{Directory, file_of};
 use crate::support::loops::new_loop;
 use crate::support::wine;
-use crate::{Lab, Skip, Verdict};
+use crate::{Lab, Verdict};
 
 /// A copy has the content and the permissions; a file that was there gets them.
 pub fn copies_are_the_same<T: Backend>(lab: &Lab<T>) -> Verdict {
@@ -94,9 +94,6 @@ pub fn files_are_sent_in_parts<T: Backend>(lab: &Lab<T>) -> Verdict {
 
 /// A file can be sent through a pipe that takes it in parts.
 pub fn files_are_sent_through_pipes<T: Backend>(lab: &Lab<T>) -> Verdict {
-    if cfg!(windows) {
-        return Err(Skip::because("sent piece by piece on Windows, whatever it goes to"));
-    }
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let content = "0123456789".repeat(50_000);
     let from = open(&mut lp, &dir.file("from", &content), READ);

@@ -3,16 +3,15 @@
 use std::fs::File;
 
 use poll_core::Backend;
-use uv_core::Stdio;
 #[cfg(unix)]
-use uv_core::{Handle, Stream, Tcp};
+use uv_core::Tcp;
+use uv_core::{Handle, Stdio, Stream};
 
-use crate::support::children::{code, each_way, of_file, run_child};
+use crate::support::children::{code, each_way, of_file, run_child, spawn};
 use crate::support::files::Directory;
-use crate::support::loops::new_loop;
+use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::program::child;
-#[cfg(unix)]
-use crate::support::{children::spawn, loops::run_to_the_end, trace::Log};
+use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 
 /// Unless told otherwise a child reads nothing, and what it writes goes nowhere.
@@ -178,12 +177,17 @@ fn is_marked_to_stay(fd: libc::c_int) -> bool {
 }
 
 /// A stream's connection can be a child's: what it writes arrives, and it blocks, as programs
-/// expect.
-#[cfg(unix)]
+/// expect. Programs of Windows read and write no sockets: there it is a pipe.
 pub fn streams_are_inherited<T: Backend>(lab: &Lab<T>) -> Verdict {
     for command in each_way(child(&["cat"])) {
+        #[cfg(unix)]
         let mut lp = new_loop(lab)?;
+        #[cfg(windows)]
+        let mut lp = crate::support::pipes::piping_loop(lab)?;
+        #[cfg(unix)]
         let (ours, theirs) = Tcp::pair(&mut lp).expect("a pair");
+        #[cfg(windows)]
+        let (ours, theirs) = uv_core::Pipe::pair(&mut lp).expect("a pair");
         let (ends, heard) = (Log::default(), Log::default());
         let stdio = [Stdio::stream(theirs), Stdio::stream(theirs)];
         spawn(&mut lp, &command.stdio(stdio), &ends);
@@ -210,5 +214,4 @@ pub fn streams_are_inherited<T: Backend>(lab: &Lab<T>) -> Verdict {
 unix_alone! {
     descriptors_may_change_places: "Windows' handles are in nobody's place"
     nothing_else_is_inherited: "Windows inherits handles by list, which nobody can look at"
-    streams_are_inherited: "Windows' sockets are no files that programs read and write"
 }

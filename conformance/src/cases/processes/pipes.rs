@@ -183,7 +183,6 @@ pub fn impossible_pipes_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// A child's end blocks, as programs expect, unless it is not to.
-#[cfg(unix)]
 pub fn ends_block_unless_asked_not_to<T: Backend>(lab: &Lab<T>) -> Verdict {
     for (flags, expected) in
         [(WRITABLE, "blocks"), (WRITABLE | PipeFlags::NON_BLOCKING, "does not block")]
@@ -201,9 +200,4 @@ pub fn ends_block_unless_asked_not_to<T: Backend>(lab: &Lab<T>) -> Verdict {
         }
     }
     Ok(())
-}
-
-#[cfg(windows)]
-unix_alone! {
-    ends_block_unless_asked_not_to: "on Windows a handle does not tell how it was opened"
 }
