@@ -78,6 +78,11 @@ impl Instance {
             }
             self.pwait2 = false;
         }
+        self.wait_for_millis(timeout, ready)
+    }
+
+    #[cold]
+    fn wait_for_millis(&self, timeout: Duration, ready: &mut Vec<epoll_event>) -> c_long {
         self.epoll_pwait(millis(timeout), ready)
     }
 

@@ -205,3 +205,35 @@ fn deregistering_takes_a_change_out_of_the_queue() {
     assert_eq!(poll(&mut epoll), [Event::Ready { token: tokens[1], ready: Ready::WRITE }]);
     assert!(epoll.changed.is_empty());
 }
+
+/// Who is busy looks before it waits, and that changes nothing else.
+#[test]
+fn a_wait_that_looks_first_waits_all_the_same() {
+    let (mut source, mut peer) = UnixStream::pair().unwrap();
+    let (mut epoll, mut events) = (Epoll::new().unwrap(), Vec::new());
+    let timeout = Duration::from_millis(5);
+    register(&mut epoll, &source, Ready::READ, Mode::Level);
+    let mut wait = |epoll: &mut Epoll| {
+        let begun = std::time::Instant::now();
+        epoll.rush = Rush::under_way();
+        events.clear();
+        epoll.wait(Some(timeout), &mut events).unwrap();
+        (std::mem::take(&mut events), begun.elapsed() >= timeout)
+    };
+    peer.write_all(b"x").unwrap();
+    assert_eq!(wait(&mut epoll).0, readable());
+    std::io::Read::read_exact(&mut source, &mut [0]).unwrap();
+    assert_eq!(wait(&mut epoll), (vec![], true));
+    epoll.waker().wake().unwrap();
+    assert_eq!(wait(&mut epoll).0, []);
+    assert_eq!(wait(&mut epoll), (vec![], true), "a wake is answered once");
+
+    peer.write_all(b"x").unwrap();
+    epoll.waker().wake().unwrap();
+    assert_eq!(wait(&mut epoll).0, readable());
+    std::io::Read::read_exact(&mut source, &mut [0]).unwrap();
+    assert_eq!(wait(&mut epoll), (vec![], true), "so it is if something came with it");
+    epoll.modify(TOKEN, Ready::NONE, Mode::Level).unwrap();
+    peer.write_all(b"x").unwrap();
+    assert_eq!(wait(&mut epoll), (vec![], true), "the source is silent");
+}

@@ -498,6 +498,7 @@ macro_rules! __list_of_cases {
                 any_callback_may_close
                 what_waited_may_close
                 thousands_of_datagrams
+                a_ping_pong_takes_three_calls_a_datagram
                 no_descriptor_is_left_behind;
             29 names:
                 digits_are_their_own_answer

@@ -1,9 +1,10 @@
 //! Whole conversations: closes anywhere, many datagrams, nothing left behind.
 
 use std::io;
+use std::time::Duration;
 
 use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+use uv_core::{Handle, Loop, RunMode, Timer, Udp, UdpBind};
 
 use crate::support::datagrams::{
     bound, finish, nobody, outsider, receive_numbers, run_out, send_numbers, sent,
@@ -11,7 +12,8 @@ use crate::support::datagrams::{
 use crate::support::limits::leaves_no_descriptor;
 use crate::support::loops::{new_loop, run};
 use crate::support::streams::any_port;
-use crate::support::trace::{Log, Trace};
+use crate::support::syscalls;
+use crate::support::trace::{Count, Log, Trace};
 use crate::{Lab, Verdict};
 
 /// A handle may be closed in any callback: its own of a send or of a datagram, also of one
@@ -125,6 +127,49 @@ pub fn thousands_of_datagrams<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_out(&mut lp);
     assert_eq!(told.take(), [MANY]);
     assert_eq!((server.send_queue_size(&lp), server.send_queue_count(&lp)), (0, 0));
+    finish(lp);
+    Ok(())
+}
+
+/// An answer takes no more system calls than one would write by hand: each datagram is one wait,
+/// one receive and one send, though a timer runs beside them.
+pub fn a_ping_pong_takes_three_calls_a_datagram<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const ROUNDS: u64 = 200;
+    const MINUTE: Duration = Duration::from_secs(60);
+    let mut lp = new_loop(lab)?;
+    let ((server, to), (client, _)) = (bound(&mut lp), bound(&mut lp));
+    let timer = Timer::new(&mut lp);
+    timer.start(&mut lp, MINUTE, MINUTE, |_, _| {}).unwrap();
+    server
+        .recv_start(&mut lp, |lp, server, datagram| {
+            let datagram = datagram.expect("a ping");
+            server.try_send(lp, datagram.data, datagram.from).unwrap();
+        })
+        .unwrap();
+    client.connect(&mut lp, to).unwrap();
+    let answered = Count::default();
+    let count = answered.clone();
+    client
+        .recv_start(&mut lp, move |lp, client, datagram| {
+            assert_eq!(datagram.expect("a pong").data, b"ping");
+            count.count();
+            client.try_send(lp, b"ping", None).unwrap();
+        })
+        .unwrap();
+    client.try_send(&mut lp, b"ping", None).unwrap();
+    let rounds = |lp: &mut Loop<T>, until: u64| {
+        while answered.get() < until {
+            run(lp, RunMode::Once);
+        }
+    };
+    // What is done once is done now, and the backend has seen that it is busy.
+    rounds(&mut lp, 400);
+    let calls = syscalls::count(|| rounds(&mut lp, 400 + ROUNDS))?.1;
+    let (datagrams, at_the_edges) = (2 * ROUNDS as u32, 3);
+    assert!(calls.total() <= 3 * datagrams + at_the_edges, "{calls:?} for {datagrams} datagrams");
+    server.close(&mut lp).unwrap();
+    client.close(&mut lp).unwrap();
+    timer.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
