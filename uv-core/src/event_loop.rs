@@ -435,7 +435,14 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    #[inline]
     fn run_closing(&mut self) {
+        if !self.closing.is_empty() || !self.closing_now.is_empty() {
+            self.close_handles();
+        }
+    }
+
+    fn close_handles(&mut self) {
         // Handles closed from here on wait for the next iteration. `closing_now` is not
         // empty if a panic cut the last phase short: then those are first in line.
         std::mem::swap(&mut self.closing, &mut self.closing_now);
@@ -459,10 +466,7 @@ impl<B: Backend> Loop<B> {
     fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let blocks = timeout != Some(Duration::ZERO);
         // A timeout that is neither zero nor for ever was counted from the loop's time.
-        let deadline = match timeout {
-            Some(timeout) if blocks => Some(self.now() + timeout),
-            _ => None,
-        };
+        let begun_ns = self.now_ns.get();
         let mut left = timeout;
         self.meters.count_turn();
         loop {
@@ -473,7 +477,8 @@ impl<B: Backend> Loop<B> {
             if dispatched > 0 || !blocks || !self.pending.is_empty() {
                 return Ok(());
             }
-            if let Some(deadline) = deadline {
+            if let Some(timeout) = timeout {
+                let deadline = Duration::from_nanos(begun_ns) + timeout;
                 left = Some(deadline.saturating_sub(self.now()));
                 if left == Some(Duration::ZERO) {
                     return Ok(());
@@ -525,6 +530,16 @@ impl<B: Backend> Loop<B> {
                 }
             }
         }
+        if self.notifier.has_any() {
+            dispatched += self.take_notes();
+        }
+        self.dispatching = false;
+        dispatched
+    }
+
+    /// Looks where notes say; returns how much there was.
+    fn take_notes(&mut self) -> usize {
+        let mut dispatched = 0;
         // One note at a time: a panic leaves the others.
         if self.notifier.take(Notes::WORK) {
             dispatched += self.run_ended_work();
@@ -542,7 +557,6 @@ impl<B: Backend> Loop<B> {
         if self.notifier.take(Notes::SIGNAL) {
             dispatched += self.run_signals();
         }
-        self.dispatching = false;
         dispatched
     }
 

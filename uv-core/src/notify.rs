@@ -57,10 +57,15 @@ impl Notifier {
         (self.waker)().inspect_err(|_| self.unwoken.store(true, Ordering::Release))
     }
 
+    /// True if there is a note. The usual answer is no, for a plain look.
+    #[inline]
+    pub(crate) fn has_any(&self) -> bool {
+        self.notes.load(Ordering::Relaxed) != 0
+    }
+
     /// Takes a note; true if it was there.
     #[inline]
     pub(crate) fn take(&self, note: Notes) -> bool {
-        // A plain look first: the usual answer is that there is none.
         self.notes.load(Ordering::Relaxed) & note.0 != 0
             && self.notes.fetch_and(!note.0, Ordering::AcqRel) & note.0 != 0
     }

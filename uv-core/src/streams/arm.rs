@@ -116,6 +116,19 @@ impl<B: Backend> StreamSlot<B> {
 }
 
 impl<B: Backend> Loop<B> {
+    /// True if the stream waits for bytes by readiness, for nothing else, and should.
+    #[inline]
+    pub(super) fn waits_for_bytes_only(&self, slot: &StreamSlot<B>) -> bool {
+        slot.armed == Ready::READ
+            && slot.source.is_some()
+            && slot.flags & (Flags::READING | Flags::CONNECTING) == Flags::READING
+            && slot.writes.is_empty()
+            && slot.batch.is_none()
+            && slot.listener.is_none()
+            && slot.arrivals.is_empty()
+            && self.operations.performs_nothing()
+    }
+
     /// Tells the backend what the stream now waits for, if that has changed. Registers the
     /// socket the first time it waits for it to be ready.
     pub(super) fn arm_stream(&mut self, key: Token) -> io::Result<()> {

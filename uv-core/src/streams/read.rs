@@ -175,17 +175,11 @@ impl<B: Backend> Loop<B> {
         for _ in 0..READS_PER_EVENT {
             let mut scratch = self.take_scratch();
             let Received { result, full } = self.receive(key, &mut scratch);
-            let nothing = result.is_none();
-            if let Some(slot) = self.streams.slots.get_mut(key)
-                && let Some(Ok(count)) = &result
-            {
-                slot.pace.came(*count);
-            }
             if let Some(result) = result {
                 tell(self, result.map(|count| &scratch[..count]));
             }
             self.scratch = scratch;
-            if nothing || !full || !self.goes_on_reading(key) {
+            if !full || !self.goes_on_reading(key) {
                 return;
             }
         }
@@ -234,7 +228,9 @@ impl<B: Backend> Loop<B> {
         let result = receive(socket, slot.pipe.passing.as_deref_mut(), memory);
         let full = matches!(result, Ok(count) if count == memory.len()) && !blocking;
         match &result {
-            Ok(1..) => {}
+            Ok(count @ 1..) => {
+                slot.pace.came(*count);
+            }
             Ok(_) => self.stop_reading_at_end(key),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Received { result: None, full: false };
