@@ -141,8 +141,7 @@ impl Pipe {
 
     /// Two handles that are connected to each other, both ways.
     ///
-    #[cfg_attr(unix, doc = "```")]
-    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// ```
     /// use uv_core::{Loop, Pipe, Stream};
     ///
     /// let mut lp = Loop::with_default_backend()?;
@@ -163,8 +162,7 @@ impl Pipe {
 
     /// Two handles: what is written to the second is read from the first.
     ///
-    #[cfg_attr(unix, doc = "```")]
-    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// ```
     /// use uv_core::{Handle, Loop, Pipe, RunMode, Stream};
     ///
     /// let mut lp = Loop::with_default_backend()?;

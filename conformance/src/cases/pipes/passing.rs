@@ -171,6 +171,10 @@ pub fn several_handles_go_with_one_write<T: Backend>(lab: &Lab<T>) -> Verdict {
         .unwrap();
     run_until(&mut lp, "three", |_| got.len() > 0);
     assert_eq!(got.take(), [(b"ab".to_vec(), vec![t, p, t])]);
+    if cfg!(windows) {
+        let refused = pipe.read_start(&mut lp, |_, _, _| {});
+        assert_eq!(refusal(refused), ErrorKind::BrokenPipe, "it is the other side's");
+    }
 
     let most: Vec<AnyHandle> =
         (0..253).map(|at| if at % 3 == 0 { tcp.into() } else { pipe.into() }).collect();
@@ -423,6 +427,14 @@ pub fn passing_has_rules<T: Backend>(lab: &Lab<T>) -> Verdict {
     let no_socket = Tcp::new(&mut lp);
     let error = attempt(&mut lp, "x", &[no_socket.into()]);
     assert_eq!(error.raw_os_error(), Some(EBADF), "there is no socket");
+
+    if cfg!(windows) {
+        let (read, end) = Pipe::pair(&mut lp).unwrap();
+        read.read_start(&mut lp, |_, _, _| {}).unwrap();
+        let error = attempt(&mut lp, "x", &[read.into()]);
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy, "it is being read");
+        read.close(&mut lp).and(end.close(&mut lp)).unwrap();
+    }
 
     let (name, (reader, writer)) = (Name::new(), Pipe::one_way(&mut lp).unwrap());
     assert_eq!(refusal(reader.enable_passing(&mut lp)), ErrorKind::InvalidInput, "no socket");
