@@ -218,21 +218,19 @@ impl<B: Backend> Loop<B> {
     /// Receives what has come, and tells: one datagram while they come one by one, and all, up
     /// to a limit, when [many](crate::crowd) come at a time.
     pub(super) fn receive_datagrams(&mut self, udp: Udp) {
-        if self.udps.get(udp.0).is_some_and(|slot| !slot.held.is_empty()) {
-            self.tell_held(udp);
-        }
         let turn = self.turn;
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let looks = slot.crowd.is_to_look(turn);
+        if !slot.held.is_empty() {
+            self.tell_held(udp);
+        }
+        if !looks {
+            return self.receive_datagram(udp);
+        }
+        let Some(slot) = self.udps.get(udp.0) else { return };
         let (mut asked, mut received) = (slot.batch, 0);
         let memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
         let mut batch = Batch { lp: self, udp, memory: Some(memory), next: 0, count: 0 };
-        if !looks {
-            if batch.receive(1) {
-                batch.tell_next();
-            }
-            return;
-        }
         while received < PER_EVENT && batch.receive(asked) {
             received += batch.count;
             let drained = Datagrams::FILLS && batch.count < asked;
@@ -243,6 +241,34 @@ impl<B: Backend> Loop<B> {
             asked = (asked * 2).min(BATCH);
         }
         batch.has_found(received);
+    }
+
+    /// Receives one datagram, if there is one, and tells.
+    fn receive_datagram(&mut self, udp: Udp) {
+        let slot = self.udps.get(udp.0).filter(|slot| slot.receiving);
+        let Some(slot) = slot else { return };
+        let Some(socket) = &slot.socket else { return };
+        // A panic loses it, and the next datagram makes another.
+        let mut memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
+        match memory.receive(socket, 1, slot.largest, slot.is_controlled) {
+            Ok(_) => self.tell_received(udp, Ok(Datagram::new(memory.get(0)))),
+            Err(error) => drop(self.receiving_failed(udp, error)),
+        }
+        self.datagrams = Some(memory);
+    }
+
+    /// Tells of an error, if it is one to be told; returns false if there is no more to do.
+    fn receiving_failed(&mut self, udp: Udp, error: io::Error) -> bool {
+        let Some(slot) = self.udps.get(udp.0) else { return false };
+        match error {
+            error if error.kind() == io::ErrorKind::Interrupted => return true,
+            error if is_about_earlier(&error) && !slot.is_connected => return true,
+            // What failed may be in the queue of reports, with more about it.
+            _ if slot.reports_errors && self.tell_udp_reports(udp) => {}
+            error if error.kind() == io::ErrorKind::WouldBlock => {}
+            error => self.tell_received(udp, Err(error.into())),
+        }
+        false
     }
 
     /// Tells of the datagrams that a callback did not want before.
@@ -304,16 +330,10 @@ impl<B: Backend> Batch<'_, B> {
         match memory.receive(socket, asked, slot.largest, slot.is_controlled) {
             Ok(count) => {
                 self.count = count;
-                return true;
+                true
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            Err(error) if is_about_earlier(&error) && !slot.is_connected => return true,
-            // What failed may be in the queue of reports, with more about it.
-            Err(_) if slot.reports_errors && self.lp.tell_udp_reports(self.udp) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => self.lp.tell_received(self.udp, Err(error.into())),
+            Err(error) => self.lp.receiving_failed(self.udp, error),
         }
-        false
     }
 
     /// An event that looked for more than one has found so many.
