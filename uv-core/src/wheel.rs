@@ -149,16 +149,18 @@ impl Wheel {
     /// No timer is due before this; one is due then, unless its slot is crowded.
     #[inline]
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        if self.levels == 0 {
+            self.next = None; // A crowded slot may have left an earlier time.
+            return None;
+        }
         if self.next.is_none() {
-            self.next = self.find_next_deadline();
+            self.next = Some(self.find_next_deadline());
         }
         self.next
     }
 
-    fn find_next_deadline(&self) -> Option<u64> {
-        if self.levels == 0 {
-            return None;
-        }
+    /// There is a timer.
+    fn find_next_deadline(&self) -> u64 {
         let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
         let slot = &self.slots[level * SLOTS + digit];
@@ -167,7 +169,7 @@ impl Wheel {
             // Digits above are those of the time reached, digits below are zero.
             let above = self.reached.checked_shr(shift + DIGIT_BITS).unwrap_or(0);
             let above = above.checked_shl(shift + DIGIT_BITS).unwrap_or(0);
-            return Some(above | (digit as u64) << shift);
+            return above | (digit as u64) << shift;
         }
         let mut earliest = u64::MAX;
         let mut index = slot.first;
@@ -176,7 +178,7 @@ impl Wheel {
             earliest = earliest.min(node.deadline);
             index = node.next;
         }
-        Some(earliest)
+        earliest
     }
 
     /// Moves time forward to `now` and appends what is due by then, in order.
