@@ -370,6 +370,7 @@ macro_rules! __list_of_cases {
                 a_stopped_reader_lets_the_loop_sleep
                 what_comes_while_stopped_is_kept
                 reading_starts_anew_in_its_callback
+                what_is_left_of_much_is_told
                 a_busy_reader_starves_nobody
                 pulled_reads_are_served_in_order
                 pulled_reads_take_no_more_than_asked
@@ -393,6 +394,7 @@ macro_rules! __list_of_cases {
                 a_batch_leaves_before_an_end
                 a_batch_leaves_before_the_loop_returns
                 a_full_stream_takes_no_more
+                a_shutdown_follows_a_batch_into_the_next_run
                 batches_to_a_lost_peer_end
                 a_batched_echo_comes_back_whole
                 an_echo_comes_back_whole

@@ -52,6 +52,10 @@ impl<B: Backend> Loop<B> {
         for index in 0..self.streams.outbox.len() {
             let key = self.streams.outbox[index];
             self.push_writes(key);
+            let slot = self.streams.slots.get(key);
+            if slot.is_some_and(|slot| slot.flags.contains(Flags::SHUTTING)) {
+                self.feed_stream(key); // It may have waited for this.
+            }
         }
     }
 

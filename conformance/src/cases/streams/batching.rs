@@ -9,6 +9,7 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::sources::send;
 use crate::support::streams::{TOO_MUCH, both_ends, connected, fill_up, finish, read_the_echo};
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
@@ -152,6 +153,34 @@ fn fill_batch<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> usize {
     })
     .unwrap();
     taken
+}
+
+/// A batch that is written when the loop has waited leaves at the end of the run, and a shutdown
+/// that waits for it is not forgotten.
+pub fn a_shutdown_follows_a_batch_into_the_next_run<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let told = Log::default();
+    let tell = told.clone();
+    let answered = tcp.read_start(&mut lp, move |lp, tcp, bytes| {
+        assert_eq!(bytes.unwrap(), b"?");
+        tcp.read_stop(lp).unwrap();
+        assert_eq!(tcp.write_batched(lp, b"answer").unwrap(), 6);
+        tcp.shutdown(lp, tell.ended("shutdown")).unwrap();
+        tell.push(("question", "read"));
+    });
+    answered.unwrap();
+    send(&peer, b"?");
+    let reader = reads_all(peer);
+    while told.len() == 0 {
+        run(&mut lp, RunMode::NoWait);
+    }
+    run_to_the_end(&mut lp);
+    assert_eq!(told.take(), [("question", "read"), ("shutdown", "done")]);
+    assert_eq!(reader.join().expect("a peer that reads"), b"answer");
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
 }
 
 /// A batch whose peer is gone is over, with what is queued behind it, and a close in the middle

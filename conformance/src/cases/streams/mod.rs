@@ -2,10 +2,12 @@
 
 mod batching;
 mod ending;
+mod leftovers;
 mod reading;
 mod writing;
 
 pub use batching::*;
 pub use ending::*;
+pub use leftovers::*;
 pub use reading::*;
 pub use writing::*;
