@@ -118,7 +118,8 @@ macro_rules! __list_of_cases {
                 cancelling_nothing_is_not_found
                 each_kind_does_its_work
                 a_hundred_thousand_at_once
-                cancelled_receives_lose_nothing;
+                cancelled_receives_lose_nothing
+                messages_go_with_their_addresses;
             9 memory:
                 is_filled_and_handed_back
                 is_sent_as_it_was

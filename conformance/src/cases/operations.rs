@@ -4,6 +4,7 @@
 //! that never comes leaks both, and one too many frees them twice.
 
 mod crowds;
+mod messages;
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -23,6 +24,7 @@ use crate::support::work::{Work, connect_to};
 use crate::{Lab, Skip, Verdict};
 
 pub use crowds::*;
+pub use messages::*;
 
 /// One end for one submission, whether data came, a cancel came, or both in either
 /// order: the race between a cancel and a completion is where ends get lost or doubled.

@@ -12,7 +12,8 @@ use super::files::{Directory, c_path};
 use super::observe::SOON;
 use super::operations::{assert_poll, lent_slice};
 use super::sources::{listener, send, tcp_pair};
-use platform::{Message, owned, owned_file, raw_file};
+pub(crate) use platform::Message;
+use platform::{owned, owned_file, raw_file};
 
 /// An operation that succeeds, and a look at what it did.
 pub(crate) struct Work {
@@ -101,6 +102,13 @@ fn connect() -> Work {
 pub(crate) fn connect_to(address: SocketAddr) -> (Op, (Socket, Vec<u32>)) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_nonblocking(true).expect("a non-blocking socket");
+    let sockaddr = sockaddr_of(address);
+    let address = RawAddr { ptr: NonNull::from(&sockaddr[..]).cast(), len: 16 };
+    (Op::Connect { source: RawSource::of(&socket), address }, (socket, sockaddr))
+}
+
+/// A `sockaddr_in`, aligned.
+pub(crate) fn sockaddr_of(address: SocketAddr) -> Vec<u32> {
     let SocketAddr::V4(v4) = address else { unreachable!("sources are on 127.0.0.1") };
     let [high, low] = v4.port().to_be_bytes();
     let family = if cfg!(any(target_vendor = "apple", target_os = "freebsd", target_os = "netbsd"))
@@ -109,15 +117,12 @@ pub(crate) fn connect_to(address: SocketAddr) -> (Op, (Socket, Vec<u32>)) {
     } else {
         2u16.to_ne_bytes()
     };
-    // A `sockaddr_in`, aligned.
-    let sockaddr = vec![
+    vec![
         u32::from_ne_bytes([family[0], family[1], high, low]),
         u32::from_ne_bytes(v4.ip().octets()),
         0,
         0,
-    ];
-    let address = RawAddr { ptr: NonNull::from(&sockaddr[..]).cast(), len: 16 };
-    (Op::Connect { source: RawSource::of(&socket), address }, (socket, sockaddr))
+    ]
 }
 
 fn receive() -> Work {
@@ -317,13 +322,13 @@ mod platform {
     use poll_core::{RawMessage, RawSource};
 
     /// A message header and the list that it names.
-    pub(super) struct Message {
+    pub(crate) struct Message {
         header: Vec<libc::msghdr>,
         _list: Vec<IoSliceMut<'static>>,
     }
 
     impl Message {
-        pub(super) fn new(mut list: Vec<IoSliceMut<'static>>) -> Message {
+        pub(crate) fn new(mut list: Vec<IoSliceMut<'static>>) -> Message {
             // SAFETY: all zeros is a valid header: no address, no data, no control data.
             let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
             header.msg_iov = list.as_mut_ptr().cast();
@@ -331,7 +336,14 @@ mod platform {
             Message { header: vec![header], _list: list }
         }
 
-        pub(super) fn lend(&mut self) -> RawMessage {
+        /// To where, or room for who has sent it.
+        pub(crate) fn with_address(mut self, sockaddr: &mut [u32]) -> Message {
+            self.header[0].msg_name = sockaddr.as_mut_ptr().cast();
+            self.header[0].msg_namelen = size_of_val(sockaddr) as _;
+            self
+        }
+
+        pub(crate) fn lend(&mut self) -> RawMessage {
             RawMessage(NonNull::from(&mut self.header[..]).cast())
         }
     }
@@ -410,13 +422,13 @@ mod platform {
     }
 
     /// A message header and the list that it names.
-    pub(super) struct Message {
+    pub(crate) struct Message {
         header: Vec<Header>,
         _list: Vec<IoSliceMut<'static>>,
     }
 
     impl Message {
-        pub(super) fn new(mut list: Vec<IoSliceMut<'static>>) -> Message {
+        pub(crate) fn new(mut list: Vec<IoSliceMut<'static>>) -> Message {
             let header = Header {
                 name: null_mut(),
                 name_len: 0,
@@ -429,7 +441,14 @@ mod platform {
             Message { header: vec![header], _list: list }
         }
 
-        pub(super) fn lend(&mut self) -> RawMessage {
+        /// To where, or room for who has sent it.
+        pub(crate) fn with_address(mut self, sockaddr: &mut [u32]) -> Message {
+            self.header[0].name = sockaddr.as_mut_ptr().cast();
+            self.header[0].name_len = size_of_val(sockaddr) as i32;
+            self
+        }
+
+        pub(crate) fn lend(&mut self) -> RawMessage {
             RawMessage(NonNull::from(&mut self.header[..]).cast())
         }
     }
