@@ -13,7 +13,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
 use arena::Arena;
-use wheel::Wheel;
+use wheel::{Node, Nodes, Wheel};
 
 const COUNTS: [u32; 3] = [100, 10_000, 1_000_000];
 
@@ -33,12 +33,31 @@ fn deadlines(count: u32) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-fn filled(deadlines: &[u64]) -> Wheel {
-    let mut wheel = Wheel::new();
-    for (index, deadline) in deadlines.iter().enumerate() {
-        wheel.schedule(index as u32, *deadline);
+/// A wheel and its timers.
+struct Timers {
+    wheel: Wheel,
+    nodes: Places,
+}
+
+struct Places(Vec<Node>);
+
+impl Nodes for Places {
+    fn node(&self, index: u32) -> &Node {
+        &self.0[index as usize]
     }
-    wheel
+
+    fn node_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.0[index as usize]
+    }
+}
+
+fn filled(deadlines: &[u64]) -> Timers {
+    let nodes = Places(vec![Node::OUT; deadlines.len()]);
+    let mut timers = Timers { wheel: Wheel::new(), nodes };
+    for (index, deadline) in deadlines.iter().enumerate() {
+        timers.wheel.schedule(&mut timers.nodes, index as u32, *deadline);
+    }
+    timers
 }
 
 #[divan::bench(args = COUNTS)]
@@ -51,19 +70,21 @@ fn wheel_schedule(bencher: Bencher<'_, '_>, count: u32) {
 fn wheel_remove(bencher: Bencher<'_, '_>, count: u32) {
     let deadlines = deadlines(count);
     let bencher = bencher.counter(ItemsCount::new(count)).with_inputs(|| filled(&deadlines));
-    bencher.bench_refs(|wheel| (0..count).for_each(|index| wheel.remove(index)));
+    bencher.bench_refs(|Timers { wheel, nodes }| {
+        (0..count).for_each(|index| wheel.remove(nodes, index));
+    });
 }
 
 #[divan::bench(args = COUNTS)]
 fn wheel_expire(bencher: Bencher<'_, '_>, count: u32) {
     let deadlines = deadlines(count);
     let bencher = bencher.counter(ItemsCount::new(count)).with_inputs(|| filled(&deadlines));
-    bencher.bench_refs(|wheel| {
+    bencher.bench_refs(|Timers { wheel, nodes }| {
         let mut expired = Vec::new();
         let mut all = 0;
         // As a loop does it that wakes every millisecond.
         for now in (0..=10_000_000_000).step_by(1_000_000) {
-            wheel.expire(now, &mut expired);
+            wheel.expire(nodes, now, &mut expired);
             all += expired.len();
             expired.clear();
         }

@@ -35,8 +35,7 @@ impl<T> Arena<T> {
         if self.free == END {
             let index = self.slots.len() as u32;
             if self.slots.len() == self.slots.capacity() {
-                // By a quarter: slots are large, and twice as many would mostly be room.
-                self.slots.reserve_exact((self.slots.len() / 4).max(4));
+                self.grow();
             }
             self.slots.push(Slot::Live { generation: 0, value });
             return Token::new(index, 0);
@@ -49,6 +48,17 @@ impl<T> Arena<T> {
         self.free = next;
         *slot = Slot::Live { generation, value };
         Token::new(index, generation)
+    }
+
+    /// By a quarter if slots are large: twice as many would mostly be room.
+    #[cold]
+    fn grow(&mut self) {
+        const LARGE: usize = 64;
+        if size_of::<Slot<T>>() > LARGE {
+            self.slots.reserve_exact((self.slots.len() / 4).max(4));
+        } else {
+            self.slots.reserve(1);
+        }
     }
 
     #[inline]
@@ -72,6 +82,24 @@ impl<T> Arena<T> {
     pub(crate) fn key_at(&self, index: u32) -> Option<Token> {
         match self.slots.get(index as usize)? {
             Slot::Live { generation, .. } => Some(Token::new(index, *generation)),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// The live value at `index`, whatever its generation.
+    #[inline]
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
+        match self.slots.get(index as usize)? {
+            Slot::Live { value, .. } => Some(value),
+            Slot::Free { .. } => None,
+        }
+    }
+
+    /// As [`at`](Arena::at), to change it.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        match self.slots.get_mut(index as usize)? {
+            Slot::Live { value, .. } => Some(value),
             Slot::Free { .. } => None,
         }
     }

@@ -34,13 +34,14 @@ const OUT: u32 = u32::MAX - 1;
 /// Instead of the previous timer: expired, and about to be run.
 const EXPIRED: u32 = u32::MAX - 2;
 
-/// A timer's place in the wheel. Timers are named by their index in the arena.
+/// A timer's place in the wheel, which is kept where its other state is. Timers are named by
+/// their index there.
 ///
 /// The slot follows from the deadline and the time that the wheel has reached: as time
 /// enters a slot, the timers in it move. A node is small because millions of them are
 /// walked through: their memory is what starting and stopping costs.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+pub(crate) struct Node {
     deadline: u64,
     /// The timer before it in the slot; or `NIL`, `OUT` or `EXPIRED`.
     prev: u32,
@@ -48,9 +49,37 @@ struct Node {
 }
 
 impl Node {
+    /// Of a timer that is not scheduled.
+    pub(crate) const OUT: Node = Node { deadline: 0, prev: OUT, next: NIL };
+
+    /// When the timer is due, or was due when it was scheduled last.
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline
+    }
+
+    /// Whether the timer has expired and was not stopped since; from then on it has not.
+    #[inline]
+    pub(crate) fn take_expired(&mut self) -> bool {
+        let due = self.prev == EXPIRED;
+        if due {
+            self.prev = OUT;
+        }
+        due
+    }
+
+    #[inline]
     fn is_in_a_slot(&self) -> bool {
         !matches!(self.prev, OUT | EXPIRED)
     }
+}
+
+/// Where the nodes of timers are kept.
+pub(crate) trait Nodes {
+    /// The node of a timer that is there.
+    fn node(&self, index: u32) -> &Node;
+
+    /// As [`node`](Nodes::node), to change it.
+    fn node_mut(&mut self, index: u32) -> &mut Node;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +101,12 @@ pub(crate) struct Expired {
     pub(crate) index: u32,
 }
 
+impl Expired {
+    const NONE: Expired = Expired { deadline: 0, order: 0, index: NIL };
+}
+
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// By timer index.
-    nodes: Vec<Node>,
     slots: Box<[Slot; SLOTS * LEVELS]>,
     /// A bit for each slot of a level that is not empty.
     occupied: [u64; LEVELS],
@@ -90,7 +121,6 @@ pub(crate) struct Wheel {
 impl Wheel {
     pub(crate) fn new() -> Wheel {
         Wheel {
-            nodes: Vec::new(),
             slots: Box::new([EMPTY; SLOTS * LEVELS]),
             occupied: [0; LEVELS],
             levels: 0,
@@ -101,66 +131,41 @@ impl Wheel {
 
     /// Schedules a timer, anew if it is scheduled.
     #[inline]
-    pub(crate) fn schedule(&mut self, index: u32, deadline: u64) {
-        match self.nodes.get(index as usize) {
-            Some(node) if node.is_in_a_slot() => self.take_out(index),
-            Some(_) => {}
-            None => self.make_room_for(index),
+    pub(crate) fn schedule(&mut self, nodes: &mut impl Nodes, index: u32, deadline: u64) {
+        if nodes.node(index).is_in_a_slot() {
+            self.take_out(nodes, index);
         }
         let deadline = deadline.max(self.reached);
         if self.next.is_some_and(|next| deadline < next) {
             self.next = Some(deadline);
         }
-        self.link(index, deadline);
-    }
-
-    #[cold]
-    fn make_room_for(&mut self, index: u32) {
-        let out = Node { deadline: 0, prev: OUT, next: NIL };
-        self.nodes.resize(index as usize + 1, out);
+        self.link(nodes, index, deadline);
     }
 
     /// Takes a timer out, whether it waits or has expired and was not run yet.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) {
-        let Some(node) = self.nodes.get(index as usize) else { return };
-        if node.is_in_a_slot() {
-            self.take_out(index);
+    pub(crate) fn remove(&mut self, nodes: &mut impl Nodes, index: u32) {
+        if nodes.node(index).is_in_a_slot() {
+            self.take_out(nodes, index);
         }
-        self.nodes[index as usize].prev = OUT;
-    }
-
-    /// Whether the timer has expired and was not stopped since; from then on it has not.
-    #[inline]
-    pub(crate) fn take_expired(&mut self, expired: Expired) -> bool {
-        let node = &mut self.nodes[expired.index as usize];
-        let due = node.prev == EXPIRED;
-        if due {
-            node.prev = OUT;
-        }
-        due
-    }
-
-    /// The deadline of a timer that was scheduled.
-    pub(crate) fn deadline(&self, index: u32) -> Option<u64> {
-        self.nodes.get(index as usize).map(|node| node.deadline)
+        nodes.node_mut(index).prev = OUT;
     }
 
     /// No timer is due before this; one is due then, unless its slot is crowded.
     #[inline]
-    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+    pub(crate) fn next_deadline(&mut self, nodes: &impl Nodes) -> Option<u64> {
         if self.levels == 0 {
             self.next = None; // A crowded slot may have left an earlier time.
             return None;
         }
         if self.next.is_none() {
-            self.next = Some(self.find_next_deadline());
+            self.next = Some(self.find_next_deadline(nodes));
         }
         self.next
     }
 
     /// There is a timer.
-    fn find_next_deadline(&self) -> u64 {
+    fn find_next_deadline(&self, nodes: &impl Nodes) -> u64 {
         let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
         let slot = &self.slots[level * SLOTS + digit];
@@ -174,7 +179,7 @@ impl Wheel {
         let mut earliest = u64::MAX;
         let mut index = slot.first;
         while index != NIL {
-            let node = &self.nodes[index as usize];
+            let node = nodes.node(index);
             earliest = earliest.min(node.deadline);
             index = node.next;
         }
@@ -182,8 +187,8 @@ impl Wheel {
     }
 
     /// Moves time forward to `now` and appends what is due by then, in order.
-    pub(crate) fn expire(&mut self, now: u64, expired: &mut Vec<Expired>) {
-        if self.next_deadline().is_none_or(|next| next > now) {
+    pub(crate) fn expire(&mut self, nodes: &mut impl Nodes, now: u64, expired: &mut Vec<Expired>) {
+        if self.next_deadline(nodes).is_none_or(|next| next > now) {
             // Nothing is due. The wheel stays where it is: to move would only cost.
             return;
         }
@@ -193,7 +198,7 @@ impl Wheel {
         for level in 0..top {
             while self.occupied[level] != 0 {
                 let digit = self.occupied[level].trailing_zeros() as usize;
-                self.expire_slot(level, digit, expired);
+                self.expire_slot(nodes, level, digit, expired);
             }
         }
         // At that digit, so have the slots before the one that time is in now.
@@ -203,51 +208,65 @@ impl Wheel {
             if digit > digit_now || (digit == digit_now && top > 0) {
                 break;
             }
-            self.expire_slot(top, digit, expired);
+            self.expire_slot(nodes, top, digit, expired);
         }
         self.reached = now;
         self.next = None;
         if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
-            self.enter_slot(top, digit_now, expired);
+            self.enter_slot(nodes, top, digit_now, expired);
         }
     }
 
     /// Takes all timers of a slot that has passed.
-    fn expire_slot(&mut self, level: usize, digit: usize, expired: &mut Vec<Expired>) {
+    ///
+    /// They are walked through from both ends: each tells where its neighbour is, so the memory
+    /// of two is waited for at once.
+    fn expire_slot(
+        &mut self,
+        nodes: &mut impl Nodes,
+        level: usize,
+        digit: usize,
+        expired: &mut Vec<Expired>,
+    ) {
+        let Slot { mut first, mut last, len } = self.empty_slot(level, digit);
         let from = expired.len();
-        let slot = self.empty_slot(level, digit);
-        let mut index = slot.first;
-        while index != NIL {
-            index = self.expire_node(index, expired, from);
+        expired.resize(from + len as usize, Expired::NONE);
+        let expired = &mut expired[from..];
+        for order in 0..len / 2 {
+            let from_end = len - 1 - order;
+            (expired[order as usize], first, _) = expire_node(nodes, first, order);
+            (expired[from_end as usize], _, last) = expire_node(nodes, last, from_end);
+        }
+        if len % 2 == 1 {
+            let order = len / 2;
+            (expired[order as usize], ..) = expire_node(nodes, first, order);
         }
         if level > 0 {
-            sort(&mut expired[from..]);
+            sort(expired);
         }
     }
 
     /// Spreads the timers of the slot that time has entered, some of which are due.
-    fn enter_slot(&mut self, level: usize, digit: usize, expired: &mut Vec<Expired>) {
+    fn enter_slot(
+        &mut self,
+        nodes: &mut impl Nodes,
+        level: usize,
+        digit: usize,
+        expired: &mut Vec<Expired>,
+    ) {
         let from = expired.len();
         let mut index = self.empty_slot(level, digit).first;
         while index != NIL {
-            let Node { deadline, next, .. } = self.nodes[index as usize];
+            let Node { deadline, next, .. } = *nodes.node(index);
             if deadline <= self.reached {
-                index = self.expire_node(index, expired, from);
+                let order = (expired.len() - from) as u32;
+                expired.push(expire_node(nodes, index, order).0);
             } else {
-                self.link(index, deadline);
-                index = next;
+                self.link(nodes, index, deadline);
             }
+            index = next;
         }
         sort(&mut expired[from..]);
-    }
-
-    /// Marks one timer of an emptied slot as expired; returns the next in the slot.
-    fn expire_node(&mut self, index: u32, expired: &mut Vec<Expired>, from: usize) -> u32 {
-        let node = &mut self.nodes[index as usize];
-        node.prev = EXPIRED;
-        let order = (expired.len() - from) as u32;
-        expired.push(Expired { deadline: node.deadline, order, index });
-        node.next
     }
 
     fn empty_slot(&mut self, level: usize, digit: usize) -> Slot {
@@ -263,7 +282,7 @@ impl Wheel {
     }
 
     #[inline]
-    fn link(&mut self, index: u32, deadline: u64) {
+    fn link(&mut self, nodes: &mut impl Nodes, index: u32, deadline: u64) {
         let (level, digit) = place_of(self.reached, deadline);
         let slot = &mut self.slots[level * SLOTS + digit];
         let last = std::mem::replace(&mut slot.last, index);
@@ -273,14 +292,14 @@ impl Wheel {
             self.occupied[level] |= 1 << digit;
             self.levels |= 1 << level;
         } else {
-            self.nodes[last as usize].next = index;
+            nodes.node_mut(last).next = index;
         }
-        self.nodes[index as usize] = Node { deadline, prev: last, next: NIL };
+        *nodes.node_mut(index) = Node { deadline, prev: last, next: NIL };
     }
 
     #[inline(always)]
-    fn take_out(&mut self, index: u32) {
-        let Node { deadline, prev, next } = self.nodes[index as usize];
+    fn take_out(&mut self, nodes: &mut impl Nodes, index: u32) {
+        let Node { deadline, prev, next } = *nodes.node(index);
         if self.next == Some(deadline) {
             self.next = None;
         }
@@ -289,16 +308,24 @@ impl Wheel {
         slot.len -= 1;
         match prev {
             NIL => slot.first = next,
-            prev => self.nodes[prev as usize].next = next,
+            prev => nodes.node_mut(prev).next = next,
         }
         match next {
             NIL => slot.last = prev,
-            next => self.nodes[next as usize].prev = prev,
+            next => nodes.node_mut(next).prev = prev,
         }
         if prev == NIL && next == NIL {
             self.mark_empty(level, digit);
         }
     }
+}
+
+/// Marks one timer of an emptied slot as expired; tells the next and the previous in the slot.
+#[inline]
+fn expire_node(nodes: &mut impl Nodes, index: u32, order: u32) -> (Expired, u32, u32) {
+    let node = nodes.node_mut(index);
+    let prev = std::mem::replace(&mut node.prev, EXPIRED);
+    (Expired { deadline: node.deadline, order, index }, node.next, prev)
 }
 
 /// The highest digit in which two times differ; 0 if they do not.
@@ -331,15 +358,49 @@ fn sort(expired: &mut [Expired]) {
 mod tests {
     use super::*;
 
-    fn expire(wheel: &mut Wheel, now: u64) -> Vec<u32> {
+    /// A wheel and its timers.
+    struct Timed {
+        wheel: Wheel,
+        nodes: Vec<Node>,
+    }
+
+    impl Nodes for Vec<Node> {
+        fn node(&self, index: u32) -> &Node {
+            &self[index as usize]
+        }
+
+        fn node_mut(&mut self, index: u32) -> &mut Node {
+            &mut self[index as usize]
+        }
+    }
+
+    impl Timed {
+        fn new() -> Timed {
+            Timed { wheel: Wheel::new(), nodes: vec![Node::OUT; 1_000] }
+        }
+
+        fn schedule(&mut self, index: u32, deadline: u64) {
+            self.wheel.schedule(&mut self.nodes, index, deadline);
+        }
+
+        fn remove(&mut self, index: u32) {
+            self.wheel.remove(&mut self.nodes, index);
+        }
+
+        fn next_deadline(&mut self) -> Option<u64> {
+            self.wheel.next_deadline(&self.nodes)
+        }
+    }
+
+    fn expire(timed: &mut Timed, now: u64) -> Vec<u32> {
         let mut expired = Vec::new();
-        wheel.expire(now, &mut expired);
+        timed.wheel.expire(&mut timed.nodes, now, &mut expired);
         expired.iter().map(|timer| timer.index).collect()
     }
 
     #[test]
     fn deadlines_come_in_order_and_ties_in_order_of_starting() {
-        let mut wheel = Wheel::new();
+        let mut wheel = Timed::new();
         for (index, deadline) in [(0, 5_000), (1, 70), (2, 5_000), (3, 4_999), (4, 70)] {
             wheel.schedule(index, deadline);
         }
@@ -353,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_tie_keeps_its_order_across_levels() {
-        let mut wheel = Wheel::new();
+        let mut wheel = Timed::new();
         wheel.schedule(0, 1_000_000);
         wheel.schedule(9, 999_000);
         assert_eq!(expire(&mut wheel, 999_500), [9]);
@@ -365,7 +426,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_time_work() {
-        let mut wheel = Wheel::new();
+        let mut wheel = Timed::new();
         wheel.schedule(0, u64::MAX);
         wheel.schedule(1, 0);
         assert_eq!(expire(&mut wheel, 0), [1]);
@@ -376,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_crowded_slot_gives_a_bound_that_is_never_late() {
-        let mut wheel = Wheel::new();
+        let mut wheel = Timed::new();
         for index in 0..1_000 {
             wheel.schedule(index, 1_000_000_000 + u64::from(index));
         }
@@ -397,7 +458,7 @@ mod tests {
             random ^= random << 17;
             random % below
         };
-        let mut wheel = Wheel::new();
+        let mut wheel = Timed::new();
         let mut list: Vec<(u64, u64, u32)> = Vec::new();
         let (mut now, mut started) = (0_u64, 0);
         for _ in 0..if cfg!(miri) { 300 } else { 50_000 } {

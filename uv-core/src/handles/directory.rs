@@ -28,7 +28,7 @@ impl<B: Backend> Loop<B> {
     /// ```
     pub fn walk(&self) -> Vec<AnyHandle> {
         let mut all = Vec::new();
-        let bases = self.timers.bases.iter().filter(|(_, base)| base.is_ones_own());
+        let bases = self.timers.bases();
         all.extend(bases.map(|(key, base)| (base.born(), Timer(key).into())));
         for phase in Phase::ALL {
             let slots = self.watchers[phase as usize].slots.iter();
@@ -76,7 +76,7 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn base(&self, handle: AnyHandle) -> Option<Base> {
         let key = handle.key();
         Some(match handle {
-            AnyHandle::Timer(_) => *self.timers.bases.get(key)?,
+            AnyHandle::Timer(_) => *self.timers.base(key)?,
             AnyHandle::Idle(_) => self.watchers[Phase::Idle as usize].slots.get(key)?.base,
             AnyHandle::Prepare(_) => self.watchers[Phase::Prepare as usize].slots.get(key)?.base,
             AnyHandle::Check(_) => self.watchers[Phase::Check as usize].slots.get(key)?.base,
@@ -98,7 +98,7 @@ impl<B: Backend> Loop<B> {
         let key = handle.key();
         let watcher = |phase: Phase| phase as usize;
         let base = match handle {
-            AnyHandle::Timer(_) => self.timers.bases.get_mut(key)?,
+            AnyHandle::Timer(_) => self.timers.base_mut(key)?,
             AnyHandle::Idle(_) => &mut self.watchers[watcher(Phase::Idle)].slots.get_mut(key)?.base,
             AnyHandle::Prepare(_) => {
                 &mut self.watchers[watcher(Phase::Prepare)].slots.get_mut(key)?.base

@@ -9,7 +9,7 @@ use poll_core::{Backend, Token};
 use crate::arena::Arena;
 use crate::callback::Repeated;
 use crate::handles::Base;
-use crate::wheel::{Expired, Wheel};
+use crate::wheel::{Expired, Node, Nodes, Wheel};
 use crate::{Loop, error};
 
 /// Calls back after a time, once or repeatedly.
@@ -44,7 +44,7 @@ pub struct Timer(pub(crate) Token);
 /// stands apart from what a timer does when it is due, which mostly stays the same.
 #[derive(Debug)]
 pub(crate) struct Timers<B: Backend> {
-    pub(crate) bases: Arena<Base>,
+    slots: Arena<Slot>,
     wheel: Wheel,
     /// By index.
     actions: Vec<Action<B>>,
@@ -56,6 +56,25 @@ pub(crate) struct Timers<B: Backend> {
     running: Option<Timer>,
     /// How many are parts of other handles.
     internal: usize,
+}
+
+/// What starting and stopping a timer changes.
+#[derive(Debug)]
+struct Slot {
+    base: Base,
+    node: Node,
+}
+
+impl Nodes for Arena<Slot> {
+    #[inline]
+    fn node(&self, index: u32) -> &Node {
+        &self.at(index).expect("a timer in the wheel is there").node
+    }
+
+    #[inline]
+    fn node_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.at_mut(index).expect("a timer in the wheel is there").node
+    }
 }
 
 /// What a timer does when it is due.
@@ -73,7 +92,7 @@ const TOGETHER: usize = 64;
 impl<B: Backend> Timers<B> {
     pub(crate) fn new() -> Timers<B> {
         Timers {
-            bases: Arena::default(),
+            slots: Arena::default(),
             wheel: Wheel::new(),
             actions: Vec::new(),
             expired: Vec::new(),
@@ -85,33 +104,49 @@ impl<B: Backend> Timers<B> {
 
     /// How many there are that are handles of their own.
     pub(crate) fn len(&self) -> usize {
-        self.bases.len() - self.internal
+        self.slots.len() - self.internal
+    }
+
+    pub(crate) fn base(&self, key: Token) -> Option<&Base> {
+        self.slots.get(key).map(|slot| &slot.base)
+    }
+
+    pub(crate) fn base_mut(&mut self, key: Token) -> Option<&mut Base> {
+        self.slots.get_mut(key).map(|slot| &mut slot.base)
+    }
+
+    /// Those that are handles of their own.
+    pub(crate) fn bases(&self) -> impl Iterator<Item = (Token, Base)> {
+        let bases = self.slots.iter().map(|(key, slot)| (key, slot.base));
+        bases.filter(|(_, base)| base.is_ones_own())
     }
 
     fn insert(&mut self, base: Base) -> Timer {
-        let key = self.bases.insert(base);
-        let nothing = Action { repeat_ns: 0, callback: None };
-        match self.actions.get_mut(key.index() as usize) {
-            Some(action) => *action = nothing,
-            None => self.actions.push(nothing),
+        let key = self.slots.insert(Slot { base, node: Node::OUT });
+        if self.actions.len() <= key.index() as usize {
+            // The action of a slot that is used again was reset when it became free.
+            self.actions.push(Action { repeat_ns: 0, callback: None });
         }
         Timer(key)
     }
 
     /// Frees a timer, which is not scheduled.
     pub(crate) fn remove(&mut self, timer: Timer) {
-        if self.bases.remove(timer.0).is_some() {
-            drop(self.actions[timer.0.index() as usize].callback.take());
+        if self.slots.remove(timer.0).is_some() {
+            let action = &mut self.actions[timer.0.index() as usize];
+            action.repeat_ns = 0;
+            drop(action.callback.take());
         }
     }
 
-    /// The base and the action of a timer that is not closing.
-    fn open(&mut self, timer: Timer) -> io::Result<(&mut Base, &mut Action<B>)> {
-        let base = self.bases.get_mut(timer.0).ok_or_else(error::stale)?;
-        if base.is_closing() {
+    /// The slot and the action of a timer that is not closing.
+    #[inline]
+    fn open(&mut self, timer: Timer) -> io::Result<(&mut Slot, &mut Action<B>)> {
+        let slot = self.slots.get_mut(timer.0).ok_or_else(error::stale)?;
+        if slot.base.is_closing() {
             return Err(error::closing());
         }
-        Ok((base, &mut self.actions[timer.0.index() as usize]))
+        Ok((slot, &mut self.actions[timer.0.index() as usize]))
     }
 
     /// Asks for the memory of the timers that run next. They may be far apart: asked for
@@ -119,15 +154,20 @@ impl<B: Backend> Timers<B> {
     fn fetch(&self) {
         let next = &self.expired[self.run..];
         for expired in &next[..next.len().min(TOGETHER)] {
-            black_box(self.bases.key_at(expired.index));
+            black_box(self.slots.key_at(expired.index));
             black_box(self.actions[expired.index as usize].repeat_ns);
         }
+    }
+
+    #[inline]
+    fn schedule(&mut self, timer: Timer, deadline: u64) {
+        self.wheel.schedule(&mut self.slots, timer.0.index(), deadline);
     }
 
     /// When the next timer is due; earlier by a little if very many are.
     pub(crate) fn next_deadline_ns(&mut self) -> Option<u64> {
         // What is left of a pass is due now.
-        if self.run < self.expired.len() { Some(0) } else { self.wheel.next_deadline() }
+        if self.run < self.expired.len() { Some(0) } else { self.wheel.next_deadline(&self.slots) }
     }
 }
 
@@ -161,11 +201,11 @@ impl Timer {
         callback: impl FnMut(&mut Loop<B>, Timer) + 'static,
     ) -> io::Result<()> {
         let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
-        let (base, action) = lp.timers.open(self)?;
-        base.start(&mut lp.active_handles);
+        let (slot, action) = lp.timers.open(self)?;
+        slot.base.start(&mut lp.active_handles);
         Repeated::put(&mut action.callback, callback);
         action.set_repeat(repeat);
-        lp.timers.wheel.schedule(self.0.index(), deadline);
+        lp.timers.schedule(self, deadline);
         Ok(())
     }
 
@@ -175,9 +215,9 @@ impl Timer {
     ///
     /// `NotFound` for a stale key.
     pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        let base = lp.timers.bases.get_mut(self.0).ok_or_else(error::stale)?;
-        base.stop(&mut lp.active_handles);
-        lp.timers.wheel.remove(self.0.index());
+        let slot = lp.timers.slots.get_mut(self.0).ok_or_else(error::stale)?;
+        slot.base.stop(&mut lp.active_handles);
+        lp.timers.wheel.remove(&mut lp.timers.slots, self.0.index());
         Ok(())
     }
 
@@ -191,15 +231,15 @@ impl Timer {
     pub fn again<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let now = lp.now_ns();
         let runs = lp.timers.running == Some(self);
-        let (base, action) = lp.timers.open(self)?;
+        let (slot, action) = lp.timers.open(self)?;
         if action.callback.is_none() && !runs {
             let why = "a timer that was never started has nothing to do again";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         if action.repeat_ns != 0 {
             let deadline = now.saturating_add(action.repeat_ns);
-            base.start(&mut lp.active_handles);
-            lp.timers.wheel.schedule(self.0.index(), deadline);
+            slot.base.start(&mut lp.active_handles);
+            lp.timers.schedule(self, deadline);
         }
         Ok(())
     }
@@ -213,7 +253,7 @@ impl Timer {
     ///
     /// `NotFound` for a stale key.
     pub fn set_repeat<B: Backend>(self, lp: &mut Loop<B>, repeat: Duration) -> io::Result<()> {
-        lp.timers.bases.get(self.0).ok_or_else(error::stale)?;
+        lp.timers.slots.get(self.0).ok_or_else(error::stale)?;
         lp.timers.actions[self.0.index() as usize].set_repeat(repeat);
         Ok(())
     }
@@ -221,24 +261,24 @@ impl Timer {
     /// The repeat time; zero if the timer fires once, or its key is stale.
     pub fn repeat<B: Backend>(self, lp: &Loop<B>) -> Duration {
         let action =
-            lp.timers.bases.get(self.0).map(|_| &lp.timers.actions[self.0.index() as usize]);
+            lp.timers.slots.get(self.0).map(|_| &lp.timers.actions[self.0.index() as usize]);
         action.map_or(Duration::ZERO, |action| Duration::from_nanos(action.repeat_ns))
     }
 
     /// How long from [`Loop::now`] until the timer is due: zero if it is overdue, `None`
     /// if it is not started.
     pub fn due_in<B: Backend>(self, lp: &Loop<B>) -> Option<Duration> {
-        lp.timers.bases.get(self.0).filter(|base| base.is_active())?;
-        let deadline = lp.timers.wheel.deadline(self.0.index())?;
-        Some(Duration::from_nanos(deadline.saturating_sub(lp.now_ns_cached())))
+        let slot = lp.timers.slots.get(self.0).filter(|slot| slot.base.is_active())?;
+        let left = slot.node.deadline().saturating_sub(lp.now_ns_cached());
+        Some(Duration::from_nanos(left))
     }
 }
 
 impl<B: Backend> Loop<B> {
     /// Frees a timer that is a part of another handle.
     pub(crate) fn free_internal(&mut self, timer: Timer) {
-        self.timers.wheel.remove(timer.0.index());
-        if self.timers.bases.get(timer.0).is_some() {
+        if self.timers.slots.get(timer.0).is_some() {
+            self.timers.wheel.remove(&mut self.timers.slots, timer.0.index());
             self.timers.internal -= 1;
             self.timers.remove(timer);
         }
@@ -255,14 +295,16 @@ impl<B: Backend> Loop<B> {
     }
 
     fn run_due_timers(&mut self, now: u64) {
-        self.timers.wheel.expire(now, &mut self.timers.expired);
+        let Timers { wheel, slots, expired, .. } = &mut self.timers;
+        wheel.expire(slots, now, expired);
         while let Some(&expired) = self.timers.expired.get(self.timers.run) {
             if self.timers.run.is_multiple_of(TOGETHER) {
                 self.timers.fetch();
             }
             self.timers.run += 1;
             // Stopped, closed or started again by one that ran before?
-            if self.timers.wheel.take_expired(expired) {
+            let slot = self.timers.slots.at_mut(expired.index);
+            if slot.is_some_and(|slot| slot.node.take_expired()) {
                 self.fire(expired.index, now);
             }
         }
@@ -272,15 +314,17 @@ impl<B: Backend> Loop<B> {
 
     fn fire(&mut self, index: u32, now: u64) {
         let timers = &mut self.timers;
-        let Some(key) = timers.bases.key_at(index) else { return };
-        let Some(base) = timers.bases.get_mut(key) else { return };
+        let Some(key) = timers.slots.key_at(index) else { return };
+        let Some(slot) = timers.slots.at_mut(index) else { return };
         let action = &mut timers.actions[index as usize];
+        let callback = action.callback.take();
         if action.repeat_ns == 0 {
-            base.stop(&mut self.active_handles);
+            slot.base.stop(&mut self.active_handles);
         } else {
-            timers.wheel.schedule(index, now.saturating_add(action.repeat_ns));
+            let deadline = now.saturating_add(action.repeat_ns);
+            timers.schedule(Timer(key), deadline);
         }
-        let Some(mut callback) = action.callback.take() else { return };
+        let Some(mut callback) = callback else { return };
         let timer = Timer(key);
         timers.running = Some(timer);
         self.call(&mut callback, timer, |lp, timer| {
@@ -289,7 +333,7 @@ impl<B: Backend> Loop<B> {
         });
         let timers = &mut self.timers;
         timers.running = None;
-        if timers.bases.get(key).is_some() {
+        if timers.slots.get(key).is_some() {
             // Kept even if stopped, for `again`; unless there is a new one.
             timers.actions[index as usize].callback.get_or_insert(callback);
         }
