@@ -20,7 +20,7 @@ use crate::sys::{self, Gather};
 bitflags! {
     /// Which operations the backend performs, of those that handles use.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) struct Performs: u8 {
+    pub(crate) struct Performs: u16 {
         const ACCEPT = 1;
         const ACCEPT_MULTI = 1 << 1;
         const RECV = 1 << 2;
@@ -28,6 +28,7 @@ bitflags! {
         const SEND = 1 << 4;
         const SEND_MSG = 1 << 5;
         const RECV_MSG_MULTI = 1 << 6;
+        const CONNECT = 1 << 7;
     }
 }
 
@@ -47,6 +48,7 @@ impl Performs {
             OpKind::Send => Performs::SEND,
             OpKind::SendMsg => Performs::SEND_MSG,
             OpKind::RecvMsgMulti => Performs::RECV_MSG_MULTI,
+            OpKind::Connect => Performs::CONNECT,
             _ => Performs::empty(),
         }
     }
@@ -59,7 +61,7 @@ pub(crate) enum Asker {
     Task(Token),
     /// A stream that receives or accepts.
     StreamInput(Token),
-    /// A stream that sends.
+    /// A stream that sends or connects.
     StreamOutput(Token),
     /// A pipe of Windows.
     #[cfg(windows)]

@@ -118,14 +118,14 @@ mod unix {
     use std::time::Instant;
 
     use poll_core::RawSource;
-    use uv_core::{AsyncSender, Lane, Pool, Signal, WorkError};
+    use uv_core::{AsyncSender, Lane, Pool, Signal, Tcp, WorkError};
 
     use super::*;
     use crate::support::child::Child;
     use crate::support::dispositions::{Changed, Disposition, raise};
     use crate::support::gate::Gate;
     use crate::support::observe::{SHORT, SOON};
-    use crate::support::sources::{drain, send};
+    use crate::support::sources::{drain, listener, send};
     use crate::support::trace::Trace;
 
     fn own_descriptor<T: Backend>(lp: &Loop<T>) -> Result<RawSource, Skip> {
@@ -423,6 +423,35 @@ mod unix {
         Ok(())
     }
 
+    /// A connect that was begun before a fork is made in the child, whether the kernel had heard
+    /// of it or not.
+    pub fn a_connect_goes_on_in_a_child<T: Backend>(lab: &Lab<T>) -> Verdict {
+        for begun in [false, true] {
+            let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+            let (listener, client) = (listener(), Tcp::new(&mut lp));
+            let (address, noted) = (listener.local_addr().expect("an address"), trace.clone());
+            let connected = move |lp: &mut Loop<T>, client: Tcp, result: std::io::Result<()>| {
+                result.expect("a connection");
+                noted.note("connected");
+                client.close(lp).expect("a close");
+            };
+            client.connect(&mut lp, address, connected).expect("a connect");
+            if begun {
+                run(&mut lp, RunMode::NoWait);
+            }
+            let done = trace.take();
+            let child = Child::fork(|| {
+                after_fork(&mut lp)?;
+                run_to_the_end(&mut lp);
+                let expected: &[&str] = if done.is_empty() { &["connected"] } else { &[] };
+                trace.expect(expected, "in the child");
+                Ok(())
+            });
+            child.join(3 * SOON)?;
+        }
+        Ok(())
+    }
+
     /// A child that fails to use the loop at all, or drops it, does not disturb its parent:
     /// most children only call `exec`.
     pub fn a_parent_survives_careless_children<T: Backend>(lab: &Lab<T>) -> Verdict {
@@ -465,5 +494,6 @@ unix_alone! {
     a_forked_child_carries_on: "Windows has no fork";
     what_came_before_a_fork_is_the_parents: "Windows has no fork";
     work_in_flight_is_cancelled_in_a_child: "Windows has no fork";
+    a_connect_goes_on_in_a_child: "Windows has no fork";
     a_parent_survives_careless_children: "Windows has no fork";
 }

@@ -359,6 +359,7 @@ macro_rules! __list_of_cases {
                 a_forked_child_carries_on
                 what_came_before_a_fork_is_the_parents
                 work_in_flight_is_cancelled_in_a_child
+                a_connect_goes_on_in_a_child
                 a_parent_survives_careless_children;
             26 streams:
                 reads_lend_what_arrives
@@ -434,6 +435,8 @@ macro_rules! __list_of_cases {
                 a_close_cancels_the_connect
                 a_connect_to_nowhere_can_be_given_up
                 no_address_in_particular_is_this_machine
+                connects_are_given_up_by_the_hundred
+                an_address_of_another_family_is_an_error
                 connects_and_accepts_meet
                 a_peer_that_resets_harms_nobody_else
                 a_peer_may_be_gone_before_it_is_accepted

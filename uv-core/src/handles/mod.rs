@@ -38,13 +38,13 @@ pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing};
 pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};
 pub(crate) use fs_poll::FsPollSlot;
-pub(crate) use pipe::PipeOptions;
+#[cfg(windows)]
+pub(crate) use pipe::GivenUp;
 pub(crate) use poll::PollSlot;
 #[cfg(windows)]
 pub(crate) use process::Environment;
 pub(crate) use process::{CommandFlags, Processes};
 pub(crate) use signal::Signals;
-pub(crate) use tcp::TcpOptions;
 pub(crate) use timer::{Timers, nanoseconds};
 pub(crate) use udp::UdpSlot;
 pub(crate) use watcher::{Phase, Watchers};

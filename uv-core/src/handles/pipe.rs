@@ -14,7 +14,7 @@ use bitflags::bitflags;
 use poll_core::{Backend, Token};
 
 use crate::callback::Once;
-use crate::streams::{Flags, Kind, Passing, Stream, StreamKey};
+use crate::streams::{Connecting, Flags, Kind, Stream, StreamKey};
 use crate::sys::{self, code};
 use crate::{Loop, error};
 
@@ -78,21 +78,6 @@ pub enum PipeEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pipe(pub(crate) Token);
 
-/// What a pipe has besides a stream.
-#[derive(Debug, Default)]
-pub(crate) struct PipeOptions {
-    /// Where it is bound, if that is a file.
-    path: Option<Box<sys::BoundPath>>,
-    /// It passes handles.
-    pub(crate) passing: Option<Box<Passing>>,
-    /// How many clients a listener on Windows waits for at a time.
-    #[cfg_attr(not(windows), allow(dead_code, reason = "elsewhere the backlog says that"))]
-    pub(crate) instances: Option<NonZeroUsize>,
-    /// A connect waits for a server that is free.
-    #[cfg(windows)]
-    pub(crate) waits_for_instance: Option<GivenUp>,
-}
-
 /// Tells who waits on another thread that nobody wants it any more.
 #[cfg(windows)]
 #[derive(Debug, Default)]
@@ -117,7 +102,7 @@ impl StreamKey for Pipe {
     /// A pipe listens at its name, and has none by itself.
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        if slot.pipe.passing.is_some() {
+        if slot.passing.is_some() {
             let why = "a pipe that passes handles is a connection: it cannot listen";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
@@ -230,10 +215,10 @@ impl Pipe {
 
     fn take<B: Backend>(self, lp: &mut Loop<B>, adopted: sys::Adopted) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        if slot.pipe.passing.is_some() && !adopted.transport.passes_handles() {
+        if slot.passing.is_some() && !adopted.transport.passes_handles() {
             return Err(passing::no_socket());
         }
-        if slot.pipe.passing.is_some() {
+        if slot.passing.is_some() {
             adopted.transport.pass_handles();
         }
         slot.flags.set(Flags::READABLE, adopted.readable);
@@ -257,9 +242,13 @@ impl Pipe {
         let slot = lp.streams.open(self.0)?;
         sys::pipes_work_on(&lp.backend)?;
         let (made, path) = sys::bind_pipe(slot.socket.as_ref(), name.as_ref())?;
-        slot.pipe.path = path.map(Box::new);
         if made.is_some() {
             slot.socket = made;
+        }
+        if path.is_some()
+            && let Some(errands) = lp.streams.errands(self.0)
+        {
+            errands.path = path;
         }
         Ok(())
     }
@@ -289,21 +278,24 @@ impl Pipe {
         }
         sys::pipes_work_on(&lp.backend)?;
         let told = move |lp: &mut Loop<B>, (key, result)| callback(lp, Pipe(key), result);
-        let known = match sys::connect_pipe(&mut slot.socket, name.as_ref())? {
-            sys::Connecting::Known(result) => Some(result),
-            sys::Connecting::UnderWay => None,
+        let connecting = match sys::connect_pipe(&mut slot.socket, name.as_ref())? {
+            sys::Connecting::Known(result) => Connecting::Known(result),
+            sys::Connecting::UnderWay => Connecting::UnderWay,
             #[cfg(windows)]
             sys::Connecting::Busy(wait) => {
-                let given_up =
-                    Arc::clone(&slot.pipe.waits_for_instance.insert(GivenUp::default()).0);
+                let given_up = GivenUp::default();
+                let seen = Arc::clone(&given_up.0);
+                if let Some(errands) = lp.streams.errands(self.0) {
+                    errands.waits_for_instance = Some(given_up);
+                }
                 lp.queue_work(
-                    move || wait.wait(&given_up),
+                    move || wait.wait(&seen),
                     move |lp, waited| lp.pipe_opened(self.0, waited),
                 )?;
-                None
+                Connecting::UnderWay
             }
         };
-        lp.begin_connect(self.0, known, Once::new(told))
+        lp.begin_connect(self.0, connecting, Once::new(told))
     }
 
     /// How many clients a listener on Windows can have that are not accepted yet, 4 unless said
@@ -318,12 +310,17 @@ impl Pipe {
         lp: &mut Loop<B>,
         instances: usize,
     ) -> io::Result<()> {
-        let slot = lp.streams.open(self.0)?;
+        lp.streams.open(self.0)?;
         let Some(instances) = NonZeroUsize::new(instances) else {
             let why = "a listener without an instance cannot be connected to";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         };
-        slot.pipe.instances = Some(instances);
+        #[cfg(windows)]
+        if let Some(errands) = lp.streams.errands(self.0) {
+            errands.instances = Some(instances);
+        }
+        #[cfg(not(windows))]
+        let _ = instances;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive};
 
 use crate::callback::Once;
 use crate::handles::Handle;
-use crate::streams::{Flags, Kind, Stream, StreamKey, StreamSlot};
+use crate::streams::{Connecting, Flags, Kind, Stream, StreamKey, StreamSlot};
 use crate::sys::{self, code};
 use crate::{Loop, error};
 
@@ -73,16 +73,6 @@ impl Keepalive {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tcp(pub(crate) Token);
-
-/// What was said to a socket that does not exist yet.
-#[derive(Debug, Default)]
-pub(crate) struct TcpOptions {
-    nodelay: bool,
-    /// What a socket gets that is not made yet.
-    keepalive: Option<Box<Keepalive>>,
-    /// Why it could not be bound, told by those that need that.
-    bind_error: Option<i32>,
-}
 
 impl StreamKey for Tcp {
     fn stream_key(self) -> Token {
@@ -198,12 +188,17 @@ impl Tcp {
         if address.is_ipv6() {
             socket.set_only_v6(flags.contains(BindFlags::IPV6_ONLY))?;
         }
-        slot.tcp.bind_error = None;
-        match socket.bind(&address.into()) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                slot.tcp.bind_error = error.raw_os_error();
-                Ok(())
+        let bound = socket.bind(&address.into());
+        let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
+        let kept_back = bound.as_ref().err().filter(|_| in_use).and_then(io::Error::raw_os_error);
+        if in_use || slot.errands.is_some() {
+            if let Some(errands) = lp.streams.errands(self.0) {
+                errands.bind_error = kept_back;
             }
+            lp.streams.end_errand(self.0);
+        }
+        match bound {
+            Err(_) if in_use => Ok(()),
             Err(error) if sys::is_wrong_family(&error) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, error))
             }
@@ -218,7 +213,8 @@ impl Tcp {
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `AlreadyExists` if
     /// it is connecting, and what the kernel knows at once, except that nobody listens: that
-    /// is told by the callback. Connecting a connection is `EISCONN`.
+    /// is told by the callback. Where the backend connects by itself, all is told by the
+    /// callback that the kernel has to be asked for. Connecting a connection is `EISCONN`.
     pub fn connect<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -233,23 +229,15 @@ impl Tcp {
         if slot.socket.as_ref().is_some_and(|socket| socket.peer_addr().is_ok()) {
             return Err(io::Error::from_raw_os_error(code::EISCONN));
         }
-        let known = match kept_back(slot) {
-            Err(error) => Some(Err(error)),
+        let connecting = match kept_back(slot) {
+            Err(error) => Connecting::Known(Err(error)),
             Ok(()) => {
                 make_socket(slot, Domain::for_address(address))?;
-                let socket = slot.socket.as_ref().ok_or_else(error::not_connected)?;
-                match socket.connect(&reachable(scoped(address)).into()) {
-                    Ok(()) => Some(Ok(())),
-                    Err(error) if sys::is_connecting(&error) => None,
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                        Some(Err(error))
-                    }
-                    Err(error) => return Err(error),
-                }
+                Connecting::To(reachable(scoped(address)).into())
             }
         };
         let told = move |lp: &mut Loop<B>, (key, result)| callback(lp, Tcp(key), result);
-        lp.begin_connect(self.0, known, Once::new(told))
+        lp.begin_connect(self.0, connecting, Once::new(told))
     }
 
     /// Sends small writes at once (`TCP_NODELAY`), or lets them wait for company.
@@ -259,7 +247,7 @@ impl Tcp {
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the kernel's.
     pub fn set_nodelay<B: Backend>(self, lp: &mut Loop<B>, nodelay: bool) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        slot.tcp.nodelay = nodelay;
+        slot.flags.set(Flags::NODELAY, nodelay);
         slot.socket.as_ref().map_or(Ok(()), |socket| socket.set_tcp_nodelay(nodelay))
     }
 
@@ -291,13 +279,14 @@ impl Tcp {
             let why = "keepalive counts in seconds, from one";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        match &slot.socket {
-            Some(socket) => set_keepalive(socket, keepalive),
-            None => {
-                slot.tcp.keepalive = keepalive.map(Box::new);
-                Ok(())
-            }
+        if let Some(socket) = &slot.socket {
+            return set_keepalive(socket, keepalive);
         }
+        if let Some(errands) = lp.streams.errands(self.0) {
+            errands.keepalive = keepalive;
+        }
+        lp.streams.end_errand(self.0);
+        Ok(())
     }
 
     /// Does nothing, for programs that were written for libuv: how many accepts are in flight
@@ -376,7 +365,8 @@ impl Tcp {
 
 /// The error of `bind` that is told now.
 fn kept_back<B: Backend>(slot: &StreamSlot<B>) -> io::Result<()> {
-    slot.tcp.bind_error.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
+    let code = slot.errands.as_ref().and_then(|errands| errands.bind_error);
+    code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
 }
 
 /// Makes the socket, if there is none.
@@ -389,11 +379,12 @@ fn make_socket<B: Backend>(slot: &mut StreamSlot<B>, domain: Domain) -> io::Resu
 
 /// Takes a socket, and tells it what was said before it was there.
 fn adopt<B: Backend>(slot: &mut StreamSlot<B>, socket: Socket) -> io::Result<()> {
-    if slot.tcp.nodelay {
+    if slot.flags.contains(Flags::NODELAY) {
         socket.set_tcp_nodelay(true)?;
     }
-    if let Some(keepalive) = &slot.tcp.keepalive {
-        set_keepalive(&socket, Some(**keepalive))?;
+    let keepalive = slot.errands.as_mut().and_then(|errands| errands.keepalive.take());
+    if keepalive.is_some() {
+        set_keepalive(&socket, keepalive)?;
     }
     slot.socket = Some(socket.into());
     Ok(())

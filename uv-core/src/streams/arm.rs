@@ -7,7 +7,7 @@ use std::io;
 
 use poll_core::{Backend, Mode, Op, OpKind, RawBuf, RawSource, Ready, Token};
 
-use super::{Flags, StreamSlot};
+use super::{Flags, Leaving, StreamSlot};
 use crate::operations::{Asker, Done, Performs};
 use crate::sources::Owner;
 use crate::{Loop, provided};
@@ -53,16 +53,17 @@ impl<B: Backend> StreamSlot<B> {
     pub(super) fn operates(&self) -> bool {
         let socket = self.socket.as_ref().is_some_and(|socket| socket.is_socket());
         // Handles come and go with calls of their own.
-        socket
-            && self.pipe.passing.is_none()
-            && !self.flags.intersects(Flags::BLOCKING | Flags::SHARED)
+        socket && self.passing.is_none() && !self.flags.intersects(Flags::BLOCKING | Flags::SHARED)
     }
 
     #[inline]
     fn wanted(&self, performs: impl Fn(Performs) -> bool) -> Wanted {
         if self.flags.contains(Flags::CONNECTING) {
-            let known = self.connected.is_some();
-            let output = if known { Output::Nothing } else { Output::Ready };
+            let output = match self.output {
+                Some(_) => Output::Operation,
+                None if self.knows_connected() => Output::Nothing,
+                None => Output::Ready,
+            };
             return Wanted { input: Input::Nothing, output };
         }
         // Asked first, as on many backends the answer is no.
@@ -282,8 +283,8 @@ impl<B: Backend> Loop<B> {
         if held || !slot.base.is_closing() {
             return;
         }
-        drop(slot.leaving.take());
-        if let Some(lingering) = slot.lingering.take()
+        let leaving = slot.leaving.take().and_then(|leaving| self.streams.leaving.remove(leaving));
+        if let Some(Leaving { lingering: Some(lingering), .. }) = leaving
             && let Some(closing) = self.operations.settle(lingering)
         {
             self.closing.push(closing);
@@ -298,8 +299,8 @@ impl<B: Backend> Loop<B> {
 
     /// Notes that the stream is closed when its operations have ended.
     pub(crate) fn stream_lingers(&mut self, key: Token, lingering: Token) {
-        if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.lingering = Some(lingering);
+        if let Some(leaving) = self.streams.leaving(key) {
+            leaving.lingering = Some(lingering);
         }
     }
 }

@@ -17,6 +17,7 @@ mod arm;
 mod arrivals;
 mod batch;
 mod connect;
+mod errands;
 mod outbox;
 #[cfg(windows)]
 mod overlapped;
@@ -36,8 +37,8 @@ use bitflags::bitflags;
 use poll_core::{Backend, Ready, Token};
 
 use crate::arena::Arena;
-use crate::callback::{Once, Repeated};
-use crate::handles::{AnyHandle, Base, Pipe, PipeOptions, Tcp, TcpOptions, Tty};
+use crate::callback::Repeated;
+use crate::handles::{AnyHandle, Base, Pipe, Tcp, Tty};
 use crate::operations::Flight;
 use crate::sys::Transport;
 use crate::{Loop, error};
@@ -45,6 +46,8 @@ use crate::{Loop, error};
 use accept::Listener;
 use arrivals::{Arrival, Arrivals};
 use batch::{Batch, Spare};
+pub(crate) use connect::Connecting;
+use errands::{Errands, SpareErrands};
 use transfers::{List, Transfer};
 
 use pace::Pace;
@@ -73,6 +76,8 @@ bitflags! {
         const BLOCKING = 1 << 7;
         /// It has come over a pipe, and its sender may have operations of its own.
         const SHARED = 1 << 8;
+        /// Small writes are sent at once.
+        const NODELAY = 1 << 9;
         /// It is read into memory that is allocated late.
         const LATE = 1 << 14;
         /// Its writes are in the outbox.
@@ -128,21 +133,26 @@ pub(crate) struct StreamSlot<B: Backend> {
     listener: Option<Box<Listener<B>>>,
     /// The operation that accepts or receives.
     input: Option<Flight>,
-    pub(crate) pipe: PipeOptions,
-    /// The operation that sends.
+    /// A pipe that passes handles.
+    pub(crate) passing: Option<Box<Passing>>,
+    /// The operation that sends, or connects.
     output: Option<Flight>,
     reads: List,
     /// Reads and writes that are to call back.
     done: List,
-    /// Closed when its last operation has ended.
+    /// Closed when its last operation has ended: among those that leave.
+    leaving: Option<Token>,
+    /// What it was asked for that few are.
+    pub(crate) errands: Option<Box<Errands<B>>>,
+}
+
+/// A stream that is closing and has operations in flight.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// What they name.
+    socket: Option<Transport>,
+    /// Who closes it when they have ended.
     lingering: Option<Token>,
-    /// The socket until then.
-    leaving: Option<Transport>,
-    connect: Option<Once<B, Ended>>,
-    /// How the connect went, if that was known at once.
-    connected: Option<io::Result<()>>,
-    shutdown: Option<Once<B, Ended>>,
-    pub(crate) tcp: TcpOptions,
 }
 
 impl<B: Backend> fmt::Debug for StreamSlot<B> {
@@ -185,6 +195,9 @@ pub(crate) struct Streams<B: Backend> {
     outbox: Vec<Token>,
     /// Memory to copy little writes to.
     spare: Spare,
+    /// Memory for what few streams are asked for at a time.
+    spare_errands: SpareErrands<B>,
+    leaving: Arena<Leaving>,
     /// Operations of pipes that are in flight.
     #[cfg(windows)]
     flights: Arena<overlapped::Flight>,
@@ -198,6 +211,8 @@ impl<B: Backend> Default for Streams<B> {
             arriving: None,
             outbox: Vec::new(),
             spare: Spare::default(),
+            spare_errands: SpareErrands::default(),
+            leaving: Arena::default(),
             #[cfg(windows)]
             flights: Arena::default(),
         }
@@ -209,6 +224,13 @@ impl<B: Backend> Streams<B> {
     #[inline]
     pub(crate) fn open(&mut self, key: Token) -> io::Result<&mut StreamSlot<B>> {
         open(&mut self.slots, key)
+    }
+
+    /// What is kept of a stream that is closing until its operations have ended.
+    fn leaving(&mut self, key: Token) -> Option<&mut Leaving> {
+        let slot = self.slots.get_mut(key)?;
+        let leaving = *slot.leaving.get_or_insert_with(|| self.leaving.insert(Leaving::default()));
+        self.leaving.get_mut(leaving)
     }
 
     /// Such a stream, and beside it the transfers.
@@ -245,7 +267,6 @@ impl<B: Backend> Loop<B> {
             output: None,
             arrivals: Arrivals::default(),
             pace: Pace::default(),
-            lingering: None,
             leaving: None,
             reader: None,
             reads: List::default(),
@@ -253,12 +274,9 @@ impl<B: Backend> Loop<B> {
             batch: None,
             done: List::default(),
             write_queue_size: 0,
-            connect: None,
-            connected: None,
-            shutdown: None,
             listener: None,
-            tcp: TcpOptions::default(),
-            pipe: PipeOptions::default(),
+            passing: None,
+            errands: None,
         })
     }
 
@@ -324,13 +342,15 @@ impl<B: Backend> Loop<B> {
         let (source, reader) = (slot.source.take(), slot.reader.take());
         let arrivals = std::mem::take(&mut slot.arrivals);
         let peers = slot.listener.as_mut().map(|listener| listener.stop());
-        let pipe = std::mem::take(&mut slot.pipe);
+        let passing = slot.passing.take();
+        let path = slot.errands.as_mut().and_then(|errands| errands.stop());
         slot.update_active(&mut self.active_handles);
         if let Some(source) = source {
             self.unwatch(source);
         }
         // Its name before the socket: who connects meanwhile finds nothing at all.
-        drop(pipe);
+        drop((path, passing));
+        self.streams.end_errand(key);
         self.cancel_input(key);
         self.cancel_output(key);
         if let Some(slot) = self.streams.slots.get_mut(key) {
@@ -339,8 +359,8 @@ impl<B: Backend> Loop<B> {
             let held = slot.listener.is_none() && (slot.input.is_some() || slot.output.is_some());
             #[cfg(windows)]
             let socket = self.leave_pipe(socket);
-            if let Some(slot) = self.streams.slots.get_mut(key) {
-                slot.leaving = socket.filter(|_| held);
+            if held && let Some(leaving) = self.streams.leaving(key) {
+                leaving.socket = socket;
             }
         }
         // Last: dropping what it captured may be anything.
@@ -352,8 +372,10 @@ impl<B: Backend> Loop<B> {
     /// A panic leaves the others, and the next call goes on with them.
     pub(crate) fn settle_stream(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        if slot.connect.is_some() {
-            slot.connected.get_or_insert_with(|| Err(error::cancelled()));
+        if let Some(errands) = &mut slot.errands
+            && errands.connect.is_some()
+        {
+            errands.connected.get_or_insert_with(|| Err(error::cancelled()));
         }
         self.tell_connected(key);
         self.end_batch(key);

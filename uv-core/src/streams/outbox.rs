@@ -6,7 +6,7 @@
 
 use std::io;
 
-use poll_core::{Backend, Op, RawBuf, RawSource, Token};
+use poll_core::{Backend, Op, OpKind, RawBuf, RawSource, Token};
 
 use super::Flags;
 use super::write::advance;
@@ -147,6 +147,9 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn stream_output_done(&mut self, key: Token, done: Done) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         let Some(flight) = slot.output.take() else { return };
+        if flight.kind == OpKind::Connect {
+            return self.connect_done(key, flight, done);
+        }
         if slot.batch.is_some() {
             return self.batch_done(key, flight, done);
         }

@@ -54,7 +54,8 @@ impl<B: Backend> Loop<B> {
     pub(super) fn arm_pipe(&mut self, key: Token, wanted: Ready) -> io::Result<()> {
         let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
         slot.armed = wanted;
-        let instances = slot.pipe.instances.map_or(INSTANCES, NonZeroUsize::get);
+        let instances = slot.errands.as_ref().and_then(|errands| errands.instances);
+        let instances = instances.map_or(INSTANCES, NonZeroUsize::get);
         match slot.socket.as_ref().and_then(Transport::pipe) {
             Some(NamedPipe::Listener(server)) => {
                 let server = Rc::clone(server);
@@ -65,7 +66,7 @@ impl<B: Backend> Loop<B> {
             }
             Some(NamedPipe::End(channel)) => {
                 let channel = Rc::clone(channel);
-                if slot.pipe.passing.is_some() {
+                if slot.passing.is_some() {
                     channel.pass_handles();
                 }
                 if wanted != Ready::NONE {
@@ -348,8 +349,11 @@ impl<B: Backend> Loop<B> {
         if !slot.flags.contains(Flags::CONNECTING) {
             return;
         }
-        slot.pipe.waits_for_instance = None;
-        slot.connected = Some(opened.map(|transport| slot.socket = Some(transport)));
+        let opened = opened.map(|transport| slot.socket = Some(transport));
+        if let Some(errands) = &mut slot.errands {
+            errands.waits_for_instance = None;
+            errands.connected = Some(opened);
+        }
         self.feed_stream(key);
     }
 }

@@ -60,12 +60,12 @@ impl<B: Backend> Loop<B> {
     /// As [`push`], for a pipe that passes handles.
     pub(super) fn push_with_handles(&mut self, key: Token, write: Token) -> Progress {
         if let Some(slot) = self.streams.slots.get_mut(key)
-            && let Some(passing) = &mut slot.pipe.passing
+            && let Some(passing) = &mut slot.passing
         {
             passing.forget_told(&self.streams.transfers);
         }
         let Some(slot) = self.streams.slots.get(key) else { return Progress::Blocked };
-        let handles = slot.pipe.passing.as_ref().map_or(&[][..], |passing| passing.due(write));
+        let handles = slot.passing.as_ref().map_or(&[][..], |passing| passing.due(write));
         // Nothing of it has left: those behind are none the worse.
         let Ok(rights) = self.rights_of(handles) else { return Progress::Refused(closed()) };
         let Some(transfer) = self.streams.transfers.get_mut(write) else {
@@ -88,7 +88,7 @@ impl<B: Backend> Loop<B> {
     /// The handles that go with the next bytes of `write`; `None` if the pipe passes none.
     #[cfg(windows)]
     pub(super) fn handles_due(&mut self, key: Token, write: Token) -> Option<Vec<AnyHandle>> {
-        let passing = self.streams.slots.get_mut(key)?.pipe.passing.as_mut()?;
+        let passing = self.streams.slots.get_mut(key)?.passing.as_mut()?;
         passing.forget_told(&self.streams.transfers);
         Some(passing.due(write).to_vec())
     }
@@ -124,7 +124,7 @@ impl<B: Backend> Loop<B> {
     ) -> io::Result<()> {
         let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         let slot = self.streams.open(key)?;
-        if slot.pipe.passing.is_none() {
+        if slot.passing.is_none() {
             return invalid("the pipe does not pass handles: enable that on both sides");
         }
         if size == 0 {

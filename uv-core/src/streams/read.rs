@@ -225,7 +225,7 @@ impl<B: Backend> Loop<B> {
             return Received { result: None, full: false };
         };
         let blocking = slot.flags.contains(Flags::BLOCKING);
-        let result = receive(socket, slot.pipe.passing.as_deref_mut(), memory);
+        let result = receive(socket, slot.passing.as_deref_mut(), memory);
         let full = matches!(result, Ok(count) if count == memory.len()) && !blocking;
         match &result {
             Ok(count @ 1..) => {
@@ -275,7 +275,7 @@ impl<B: Backend> Loop<B> {
                 return;
             };
             let memory = transfer.stored.memory();
-            let result = receive(socket, slot.pipe.passing.as_deref_mut(), memory);
+            let result = receive(socket, slot.passing.as_deref_mut(), memory);
             let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
             let drained = short || slot.flags.contains(Flags::BLOCKING);
             if let Err(error) = &result

@@ -20,9 +20,12 @@ pub(super) fn shutdown<S: Stream, B: Backend>(
     }
     slot.flags -= Flags::WRITABLE;
     slot.flags |= Flags::SHUTTING;
-    slot.shutdown = Some(Once::new(move |lp: &mut Loop<B>, (key, result): Ended| {
+    let told = Once::new(move |lp: &mut Loop<B>, (key, result): Ended| {
         callback(lp, S::from_stream_key(key), result);
-    }));
+    });
+    if let Some(errands) = lp.streams.errands(key) {
+        errands.shutdown = Some(told);
+    }
     lp.active_requests += 1;
     lp.feed_stream(key);
     Ok(())
@@ -67,7 +70,9 @@ impl<B: Backend> Loop<B> {
     pub(super) fn tell_shutdown(&mut self, key: Token, result: io::Result<()>) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         slot.flags -= Flags::SHUTTING;
-        let Some(callback) = slot.shutdown.take() else { return };
+        let callback = slot.errands.as_mut().and_then(|errands| errands.shutdown.take());
+        let Some(callback) = callback else { return };
+        self.streams.end_errand(key);
         self.active_requests -= 1;
         callback.call(self, (key, result));
     }

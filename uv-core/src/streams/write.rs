@@ -118,7 +118,7 @@ impl<B: Backend> Loop<B> {
         let write = transfers.insert(transfer);
         slot.writes.push(transfers, write);
         self.active_requests += 1;
-        if let Some(passing) = &mut slot.pipe.passing
+        if let Some(passing) = &mut slot.passing
             && !handles.is_empty()
         {
             passing.queue(write, handles.into());
@@ -264,7 +264,7 @@ impl<B: Backend> Loop<B> {
         };
         let Some(socket) = &slot.socket else { return Progress::Blocked };
         let before = transfer.left;
-        if slot.pipe.passing.is_none() {
+        if slot.passing.is_none() {
             let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
             slot.write_queue_size -= before - transfer.left;
             return progress;

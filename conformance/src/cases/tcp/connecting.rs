@@ -1,7 +1,7 @@
 //! Connecting.
 
 use std::io::{ErrorKind, Read as _};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use poll_core::Backend;
 use uv_core::{Handle, RunMode, Stream, Tcp};
@@ -147,6 +147,66 @@ pub fn a_connect_to_nowhere_can_be_given_up<T: Backend>(lab: &Lab<T>) -> Verdict
         }
     }
     finish(lp);
+    Ok(())
+}
+
+/// Hundreds of connects can be given up together, before the kernel has heard of them or after:
+/// each is told that it was cancelled, then that it is closed. A loop may be dropped instead.
+pub fn connects_are_given_up_by_the_hundred<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const EACH: usize = 200;
+    let nowhere = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
+    for drops in [false, true] {
+        let (mut lp, told) = (new_loop(lab)?, Log::default());
+        for begun in [false, true] {
+            let clients: Vec<_> = (0..EACH).map(|_| Tcp::new(&mut lp)).collect();
+            // A kernel that knows no way there may say so now.
+            let asked = clients
+                .iter()
+                .filter(|client| client.connect(&mut lp, nowhere, told.ended("connect")).is_ok());
+            let asked = asked.count();
+            if begun {
+                run(&mut lp, RunMode::NoWait);
+            }
+            if drops {
+                continue;
+            }
+            for client in clients {
+                client.close_with(&mut lp, told.closed("close")).unwrap();
+            }
+            run_to_the_end(&mut lp);
+            let (told, closed) = (told.take(), ("close", "closed"));
+            let count = |entry| told.iter().filter(|told| **told == entry).count();
+            // A network may answer for the address, but not by a connection.
+            let connects = count(("connect", "cancelled")) + count(("connect", "failed"));
+            assert_eq!((connects, count(closed), told.len()), (asked, EACH, asked + EACH));
+            assert_eq!(told.last(), Some(&closed));
+        }
+        if drops {
+            drop(lp);
+            assert!(told.take().iter().all(|it| *it == ("connect", "failed")), "after the loop");
+        } else {
+            finish(lp);
+        }
+    }
+    Ok(())
+}
+
+/// An address that the socket cannot reach is an error: of the call, or of the callback.
+pub fn an_address_of_another_family_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let ((client, _), told) = (bound(&mut lp), Log::default());
+    let other = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
+    match client.connect(&mut lp, other, told.ended("connect")) {
+        Err(_) => assert!(!lp.alive(), "no request is left"),
+        Ok(()) => {
+            run_to_the_end(&mut lp);
+            assert_eq!(told.take(), [("connect", "failed")]);
+        }
+    }
+    assert!(!client.is_readable(&lp) && !client.is_writable(&lp));
+    client.close(&mut lp).unwrap();
+    finish(lp);
+    assert_eq!(told.len(), 0, "told once at the most");
     Ok(())
 }
 

@@ -77,7 +77,7 @@ impl Pipe {
         if slot.socket.as_ref().is_some_and(|socket| !socket.passes_handles()) {
             return Err(no_socket());
         }
-        slot.pipe.passing.get_or_insert_default();
+        slot.passing.get_or_insert_default();
         if let Some(socket) = &slot.socket {
             socket.pass_handles();
         }
@@ -132,13 +132,13 @@ impl Pipe {
     /// pipe. 0 for a stale key.
     pub fn pending_count<B: Backend>(self, lp: &Loop<B>) -> usize {
         let slot = lp.streams.slots.get(self.0);
-        slot.and_then(|slot| slot.pipe.passing.as_ref()).map_or(0, |it| it.pending.len())
+        slot.and_then(|slot| slot.passing.as_ref()).map_or(0, |it| it.pending.len())
     }
 
     /// What the next of them is; `None` if there is none.
     pub fn pending_kind<B: Backend>(self, lp: &Loop<B>) -> Option<PendingKind> {
         let slot = lp.streams.slots.get(self.0)?;
-        let next = slot.pipe.passing.as_ref()?.pending.front()?;
+        let next = slot.passing.as_ref()?.pending.front()?;
         Some(match sys::kind_of(next) {
             PassedKind::Tcp => PendingKind::Tcp,
             PassedKind::Udp => PendingKind::Udp,
@@ -195,7 +195,7 @@ impl Pipe {
     /// `WouldBlock` if there is none, `NotFound` for a stale key, `InvalidInput` if the pipe is
     /// closing.
     pub fn take_pending<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<sys::Passed> {
-        let passing = lp.streams.open(self.0)?.pipe.passing.as_mut();
+        let passing = lp.streams.open(self.0)?.passing.as_mut();
         let passed = passing.and_then(|passing| passing.pending.pop_front());
         passed.ok_or(io::ErrorKind::WouldBlock.into())
     }
@@ -207,7 +207,7 @@ impl Pipe {
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the pipe is closing.
     pub fn has_lost_handles<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<bool> {
-        let passing = lp.streams.open(self.0)?.pipe.passing.as_mut();
+        let passing = lp.streams.open(self.0)?.passing.as_mut();
         Ok(passing.is_some_and(|passing| std::mem::take(&mut passing.lost)))
     }
 }

@@ -104,8 +104,8 @@ pub(crate) fn accepted(raw: usize) -> io::Result<Socket> {
 
 /// True if `connect` has begun and goes on.
 pub(crate) fn is_connecting(error: &io::Error) -> bool {
-    // Interrupted, it goes on all the same.
-    matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR))
+    // Interrupted, it goes on all the same; so does one that was begun before.
+    matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR | libc::EALREADY))
 }
 
 /// True if the address is of a family that the socket is not.
