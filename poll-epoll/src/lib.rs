@@ -101,6 +101,9 @@ pub struct Epoll {
     shown: Cell<bool>,
     /// How many sources are silent though the kernel still watches them.
     silent: usize,
+    /// Some source was watched once, or may be an orphan: what the kernel reports has to be
+    /// compared with what is known of the source.
+    wary: bool,
     /// A knock was found before its ring, which may come when nobody expects it.
     rings_late: bool,
     rush: Rush,
@@ -151,6 +154,7 @@ impl Epoll {
             ready: Vec::with_capacity(BATCH),
             shown: Cell::new(false),
             silent: 0,
+            wary: false,
             rings_late: false,
             rush: Rush::new(),
         })
@@ -176,7 +180,10 @@ impl Backend for Epoll {
         let state = self.sources.insert(token, source, unarmed)?;
         let Some(op) = change(state.armed, wanted) else { return Ok(()) };
         match self.instance.ctl(op, source.fd(), wanted, token.to_u64()) {
-            Ok(()) => state.armed = Armed::For(wanted),
+            Ok(()) => {
+                state.armed = Armed::For(wanted);
+                self.wary |= is_once(wanted);
+            }
             Err(error) => {
                 self.sources.remove(token)?;
                 return Err(error);
@@ -208,7 +215,7 @@ impl Backend for Epoll {
         }
         if state.armed != Armed::Absent {
             // It fails only if the caller has closed the descriptor too early.
-            let _ = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
+            self.wary |= self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0).is_err();
         }
         Ok(())
     }
@@ -324,8 +331,12 @@ impl Epoll {
             state.queued = None;
             let Some(op) = change(state.armed, state.wanted) else { continue };
             match self.instance.ctl(op, source.fd(), state.wanted, token.to_u64()) {
-                Ok(()) => state.armed = Armed::For(state.wanted),
+                Ok(()) => {
+                    state.armed = Armed::For(state.wanted);
+                    self.wary |= is_once(state.wanted);
+                }
                 Err(_) => {
+                    self.wary = true;
                     (state.wanted, state.armed) = (0, Armed::Absent);
                     events.push(Event::Ready { token, ready: Ready::ERROR });
                 }
@@ -334,9 +345,27 @@ impl Epoll {
     }
 
     /// Turns what the kernel has reported into events. True if the bell has rung.
+    #[inline]
     fn collect(&mut self, events: &mut Vec<Event>) -> bool {
+        if self.wary || self.silent > 0 {
+            return self.collect_from(0, events);
+        }
+        events.reserve(self.ready.len());
+        for (number, event) in self.ready.iter().enumerate() {
+            // Most are to be read, which the kernel was asked for. Nothing else has to be known.
+            if event.events != bit(EPOLLIN) || event.u64 == BELL {
+                return self.collect_from(number, events);
+            }
+            let token = Token::from_u64(event.u64);
+            events.push(Event::Ready { token, ready: Ready::READ });
+        }
+        false
+    }
+
+    /// As [`Epoll::collect`], from the given one on; looks at the sources.
+    fn collect_from(&mut self, first: usize, events: &mut Vec<Event>) -> bool {
         let (mut orphaned, mut rung) = (false, false);
-        for event in &self.ready {
+        for event in &self.ready[first..] {
             if event.u64 == BELL {
                 rung = true; // The doorbell says whether that was a wake.
                 continue;
@@ -352,7 +381,7 @@ impl Epoll {
                 events.push(Event::Ready { token, ready: Ready::READ });
                 continue;
             }
-            let spent = matches!(state.armed, Armed::For(bits) if bits & bit(EPOLLONESHOT) != 0);
+            let spent = matches!(state.armed, Armed::For(bits) if is_once(bits));
             if state.wanted != 0 {
                 let ready = to_ready(state.wanted).report(to_ready(event.events));
                 events.push(Event::Ready { token, ready });
@@ -367,6 +396,7 @@ impl Epoll {
                 (state.wanted, state.armed) = (0, Armed::Spent);
             }
         }
+        self.wary |= orphaned;
         if orphaned && !self.shown.get() {
             // If it fails, the next report of an orphan tries again.
             let _ = self.renew();
@@ -437,6 +467,11 @@ const FLAGS: [(c_int, Ready); 6] = [
     (EPOLLHUP, Ready::HANGUP),
     (EPOLLERR, Ready::ERROR),
 ];
+
+/// True if the kernel watches once.
+const fn is_once(bits: u32) -> bool {
+    bits & bit(EPOLLONESHOT) != 0
+}
 
 /// libc's flags are signed, the kernel's words are not.
 const fn bit(flag: c_int) -> u32 {
