@@ -134,6 +134,7 @@ impl<B: Backend, A: Argument> Lending<B, A> {
         }
     }
 
+    #[inline]
     pub(crate) fn call(&mut self, lp: &mut Loop<B>, argument: A::For<'_>) {
         // SAFETY: the room holds the closure that `deeds` was made for, and `self` is
         // borrowed for the whole call.

@@ -5,6 +5,7 @@ use std::io::{Error, ErrorKind};
 use crate::sys;
 
 /// The key's handle is gone.
+#[cold]
 pub(crate) fn stale() -> Error {
     Error::new(ErrorKind::NotFound, "no such handle in this loop: it was closed")
 }
@@ -15,6 +16,7 @@ pub(crate) fn stale_request() -> Error {
 }
 
 /// The handle is on its way out.
+#[cold]
 pub(crate) fn closing() -> Error {
     Error::new(ErrorKind::InvalidInput, "the handle is closing")
 }

@@ -24,7 +24,7 @@ use crate::pool::{Home, Pool};
 use crate::provided::Provided;
 use crate::requests::Works;
 use crate::sources::Owner;
-use crate::streams::Streams;
+use crate::streams::{Scratch, Streams};
 use crate::sys::datagrams::Datagrams;
 use crate::{error, handles, sys};
 
@@ -93,8 +93,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) processes: Processes<B>,
     pub(crate) fs_polls: Arena<FsPollSlot<B>>,
     pub(crate) streams: Streams<B>,
-    /// Where streams read into; empty until they do, and while it is lent.
-    pub(crate) scratch: Vec<u8>,
+    /// Where streams read into; `None` until they do, and while it is lent.
+    pub(crate) scratch: Option<Box<Scratch>>,
     /// For listeners, when there are no more descriptors.
     pub(crate) reserve: sys::Reserve,
     pub(crate) udps: Arena<UdpSlot<B>>,
@@ -162,7 +162,7 @@ impl<B: Backend> Loop<B> {
             processes: Processes::new(Arc::clone(&notifier)),
             fs_polls: Arena::default(),
             streams: Streams::default(),
-            scratch: Vec::new(),
+            scratch: None,
             reserve: sys::Reserve::default(),
             udps: Arena::default(),
             datagrams: None,
@@ -514,9 +514,9 @@ impl<B: Backend> Loop<B> {
     fn dispatch(&mut self) -> usize {
         self.dispatching = true;
         let mut dispatched = self.operations.events.len() - self.operations.handled;
-        while let Some(&event) = self.operations.events.get(self.operations.handled) {
+        while let Some(event) = self.operations.events.get(self.operations.handled) {
             self.operations.handled += 1;
-            match event {
+            match *event {
                 Event::Ready { token, ready } => match self.sources.get(token) {
                     Some(&Owner::Poll(poll)) => self.poll_ready(poll, ready),
                     Some(&Owner::Stream(stream)) => self.stream_ready(stream, ready),
@@ -572,6 +572,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// As [`Loop::call`], for an argument that `mend` cannot have a copy of.
+    #[inline]
     pub(crate) fn call_with<A: Argument, K: Copy>(
         &mut self,
         callback: &mut Lending<B, A>,

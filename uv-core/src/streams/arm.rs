@@ -77,6 +77,19 @@ impl<B: Backend> StreamSlot<B> {
         Wanted { input, output }
     }
 
+    /// True if the stream waits for bytes to lend, by readiness, for nothing else, and should,
+    /// unless there are operations for that.
+    #[inline]
+    pub(super) fn waits_for_bytes_only(&self) -> bool {
+        let others = Flags::LATE | Flags::CONNECTING | Flags::LISTENING;
+        self.armed == Ready::READ
+            && self.source.is_some()
+            && self.flags & (Flags::READING | others) == Flags::READING
+            && self.writes.is_empty()
+            && self.batch.is_none()
+            && self.arrivals.is_empty()
+    }
+
     /// True if that is what the stream waits for already, by operations alone.
     fn waits_for(&self, wanted: Wanted) -> bool {
         let input = self.input.map_or(Input::Nothing, |flight| Input::Operation(flight.kind));
@@ -117,19 +130,6 @@ impl<B: Backend> StreamSlot<B> {
 }
 
 impl<B: Backend> Loop<B> {
-    /// True if the stream waits for bytes by readiness, for nothing else, and should.
-    #[inline]
-    pub(super) fn waits_for_bytes_only(&self, slot: &StreamSlot<B>) -> bool {
-        slot.armed == Ready::READ
-            && slot.source.is_some()
-            && slot.flags & (Flags::READING | Flags::CONNECTING) == Flags::READING
-            && slot.writes.is_empty()
-            && slot.batch.is_none()
-            && slot.listener.is_none()
-            && slot.arrivals.is_empty()
-            && self.operations.performs_nothing()
-    }
-
     /// Tells the backend what the stream now waits for, if that has changed. Registers the
     /// socket the first time it waits for it to be ready.
     pub(super) fn arm_stream(&mut self, key: Token) -> io::Result<()> {

@@ -51,11 +51,19 @@ impl Spare {
 }
 
 impl<B: Backend> Loop<B> {
+    #[inline]
     pub(super) fn write_batched(&mut self, key: Token, bytes: &[u8]) -> io::Result<usize> {
-        let little = sys::LITTLE.filter(|most| (1..=*most).contains(&bytes.len()));
-        let Some(most) = little.filter(|_| self.sends_later(key)) else {
-            return self.try_write(key, &[IoSlice::new(bytes)]);
-        };
+        if self.operations.performs(Performs::SEND)
+            && let Some(most) = sys::LITTLE
+            && (1..=most).contains(&bytes.len())
+            && self.sends_later(key)
+        {
+            return self.put_in_batch(key, bytes, most);
+        }
+        self.try_write(key, &[IoSlice::new(bytes)])
+    }
+
+    fn put_in_batch(&mut self, key: Token, bytes: &[u8], most: usize) -> io::Result<usize> {
         let Streams { slots, spare, .. } = &mut self.streams;
         let slot = open(slots, key)?;
         if !slot.flags.contains(Flags::WRITABLE) {

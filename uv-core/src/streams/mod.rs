@@ -37,7 +37,6 @@ use bitflags::bitflags;
 use poll_core::{Backend, Ready, Token};
 
 use crate::arena::Arena;
-use crate::callback::Repeated;
 use crate::handles::{AnyHandle, Base, Pipe, Tcp, Tty};
 use crate::operations::Flight;
 use crate::sys::Transport;
@@ -53,6 +52,8 @@ use transfers::{List, Transfer};
 use pace::Pace;
 pub(crate) use passing::Passing;
 pub use read::Read;
+use read::Reader;
+pub(crate) use read::Scratch;
 pub(crate) use stored::Stored;
 pub use verbs::Stream;
 pub(crate) use verbs::StreamKey;
@@ -121,18 +122,18 @@ pub(crate) struct StreamSlot<B: Backend> {
     source: Option<Token>,
     /// Gone once the handle is closing; TCP has none before it needs one.
     pub(crate) socket: Option<Transport>,
-    /// Reads and calls back. `None` while that runs.
-    reader: Option<Repeated<B, Token>>,
+    /// Called when there is something to read. `None` while that runs.
+    reader: Option<Reader<B>>,
     writes: List,
     /// What goes before them.
     batch: Option<Box<Batch>>,
     /// Bytes of writes that have neither left nor been told to have failed.
     write_queue_size: usize,
+    /// The operation that accepts or receives.
+    input: Option<Flight>,
     /// What operations have received and nobody has read.
     arrivals: Arrivals,
     listener: Option<Box<Listener<B>>>,
-    /// The operation that accepts or receives.
-    input: Option<Flight>,
     /// A pipe that passes handles.
     pub(crate) passing: Option<Box<Passing>>,
     /// The operation that sends, or connects.
@@ -251,6 +252,22 @@ fn open<B: Backend>(
     if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
 }
 
+/// Calls again what a signal has interrupted.
+#[inline(always)] // Around a system call that is inlined, too.
+fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if is_interrupted(&error) => {}
+            result => return result,
+        }
+    }
+}
+
+#[cold]
+fn is_interrupted(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Interrupted
+}
+
 impl<B: Backend> Loop<B> {
     pub(crate) fn new_stream(&mut self, kind: Kind, socket: Option<Transport>) -> Token {
         let base = self.new_base();
@@ -283,15 +300,14 @@ impl<B: Backend> Loop<B> {
     /// The stream's socket is ready. Each step finds what the callbacks of those before left.
     pub(crate) fn stream_ready(&mut self, key: Token, ready: Ready) {
         let Some(slot) = self.streams.slots.get(key) else { return };
-        if slot.flags.contains(Flags::CONNECTING) {
-            self.connect_ready(key);
-        } else if ready == Ready::READ && self.waits_for_bytes_only(slot) {
-            // The usual event, after which the stream mostly waits for the same.
-            self.read_ready(key);
-            let slot = self.streams.slots.get(key);
-            if slot.is_some_and(|slot| self.waits_for_bytes_only(slot)) {
+        let usual = ready == Ready::READ && slot.waits_for_bytes_only();
+        if usual && self.operations.performs_nothing() {
+            // After which the stream mostly waits for the same.
+            if self.lend_reads(key) {
                 return;
             }
+        } else if slot.flags.contains(Flags::CONNECTING) {
+            self.connect_ready(key);
         } else {
             // Changed by a callback of the same batch?
             let ready = ready & slot.armed;

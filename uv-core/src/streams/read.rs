@@ -6,15 +6,18 @@ use poll_core::{Backend, Token};
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
-use super::{Flags, Passing, Stream};
+use super::{Flags, Kind, Passing, Stream, StreamSlot, uninterrupted};
 use crate::buffers::IoBufMut;
-use crate::callback::Repeated;
+use crate::callback::{Argument, Lending};
 use crate::operations::{Done, Flight};
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
 /// How much is read at once, and what late memory is advised to have.
 pub(crate) const READ_SIZE: usize = 64 * 1024;
+
+/// The loop's own memory to read into.
+pub(crate) type Scratch = [u8; READ_SIZE];
 
 /// Reads for one readiness event, so that one busy stream does not starve the rest.
 pub(super) const READS_PER_EVENT: usize = 32;
@@ -36,15 +39,28 @@ impl Read {
     }
 }
 
+/// Who is called when there is something to read.
+pub(super) type Reader<B> = Lending<B, Input>;
+
+/// What a reader is given: what was read, or nothing if it reads by itself, into memory that it
+/// allocates late.
+pub(super) struct Input;
+
+impl Argument for Input {
+    type For<'a> = Option<io::Result<&'a [u8]>>;
+}
+
 pub(super) fn start<S: Stream, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
     mut callback: impl FnMut(&mut Loop<B>, S, io::Result<&[u8]>) + 'static,
 ) -> io::Result<()> {
-    let reader = move |lp: &mut Loop<B>, key| {
-        lp.lend_reads(key, |lp, result| callback(lp, stream, result));
+    let reader = move |lp: &mut Loop<B>, read: Option<io::Result<&[u8]>>| {
+        if let Some(result) = read {
+            callback(lp, stream, result);
+        }
     };
-    lp.start_reading(stream.stream_key(), Flags::READING, Repeated::new(reader))
+    lp.start_reading(stream.stream_key(), Flags::READING, Reader::new(reader))
 }
 
 pub(super) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
@@ -53,7 +69,8 @@ pub(super) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
     mut alloc: impl FnMut(&mut Loop<B>, S, usize) -> T + 'static,
     mut callback: impl FnMut(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
 ) -> io::Result<()> {
-    let reader = move |lp: &mut Loop<B>, key| {
+    let reader = move |lp: &mut Loop<B>, _: Option<io::Result<&[u8]>>| {
+        let key = stream.stream_key();
         for _ in 0..READS_PER_EVENT {
             let mut buf = alloc(lp, stream, READ_SIZE);
             // Whatever `alloc` did, its buffer goes to exactly one callback.
@@ -64,7 +81,7 @@ pub(super) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
             }
         }
     };
-    lp.start_reading(stream.stream_key(), Flags::READING | Flags::LATE, Repeated::new(reader))
+    lp.start_reading(stream.stream_key(), Flags::READING | Flags::LATE, Reader::new(reader))
 }
 
 pub(super) fn pull<S: Stream, B: Backend, T: IoBufMut>(
@@ -91,13 +108,67 @@ struct Received {
     full: bool,
 }
 
-impl<B: Backend> Loop<B> {
-    fn start_reading(
+impl Received {
+    const NOTHING: Received = Received { result: None, full: false };
+}
+
+impl<B: Backend> StreamSlot<B> {
+    /// Reads once. At the end of file and on errors, pushed reading is over.
+    #[inline]
+    fn receive(&mut self, memory: &mut [u8], active_handles: &mut usize) -> Received {
+        // What an operation is receiving comes first.
+        let Some(socket) = self.socket.as_ref().filter(|_| self.input.is_none()) else {
+            return Received::NOTHING;
+        };
+        let passing = match self.kind {
+            Kind::Pipe => self.passing.as_deref_mut(),
+            Kind::Tcp | Kind::Tty => None,
+        };
+        match receive(socket, passing, memory) {
+            Ok(count @ 1..) => {
+                self.pace.came(count);
+                let full = count == memory.len() && !self.flags.contains(Flags::BLOCKING);
+                Received { result: Some(Ok(count)), full }
+            }
+            result => self.received_no_bytes(result, active_handles),
+        }
+    }
+
+    #[cold]
+    fn received_no_bytes(
         &mut self,
-        key: Token,
-        flags: Flags,
-        reader: Repeated<B, Token>,
-    ) -> io::Result<()> {
+        result: io::Result<usize>,
+        active_handles: &mut usize,
+    ) -> Received {
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::NOTHING,
+            Err(_) => self.flags -= Flags::READABLE | Flags::WRITABLE,
+            Ok(_) => {}
+        }
+        self.stop_reading_at_end(active_handles);
+        Received { result: Some(result), full: false }
+    }
+
+    /// No more is read. The reader is running, or about to, so that there is none to drop.
+    fn stop_reading_at_end(&mut self, active_handles: &mut usize) {
+        self.flags -= Flags::READING | Flags::LATE;
+        self.update_active(active_handles);
+    }
+
+    /// Puts back the reader that was running, unless reading was stopped or started anew; true
+    /// if it is back.
+    #[inline]
+    fn put_back(&mut self, reader: Reader<B>) -> bool {
+        let goes_on = self.flags.contains(Flags::READING) && self.reader.is_none();
+        if goes_on {
+            self.reader = Some(reader);
+        }
+        goes_on
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    fn start_reading(&mut self, key: Token, flags: Flags, reader: Reader<B>) -> io::Result<()> {
         let slot = self.streams.open(key)?;
         if slot.flags.contains(Flags::READING) || !slot.reads.is_empty() {
             return Err(error::already("the stream is being read"));
@@ -151,38 +222,63 @@ impl<B: Backend> Loop<B> {
     }
 
     /// There is something to read, or the end of file, or an error.
-    #[inline]
     pub(super) fn read_ready(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         if !slot.flags.contains(Flags::READING) {
             return self.serve_reads(key);
         }
-        let Some(mut reader) = slot.reader.take() else { return };
-        self.call(&mut reader, key, |lp, key| lp.stop_reading(key));
-        if let Some(slot) = self.streams.slots.get_mut(key)
-            && slot.flags.contains(Flags::READING)
-        {
-            slot.reader.get_or_insert(reader);
+        let late = slot.flags.contains(Flags::LATE);
+        if !late && !self.has_arrivals(key) {
+            self.lend_reads(key);
+            return;
+        }
+        let Some(mut reader) = self.streams.slots.get_mut(key).and_then(|it| it.reader.take())
+        else {
+            return;
+        };
+        if late {
+            self.call_reader(&mut reader, key, None);
+        } else {
+            self.lend_arrivals(key, &mut |lp: &mut Loop<B>, result| {
+                lp.call_reader(&mut reader, key, Some(result));
+            });
+        }
+        if let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.put_back(reader);
         }
     }
 
-    /// Reads into the loop's own memory and lends what came.
+    /// Reads into the loop's own memory and lends what came. True if the stream then
+    /// [waits](StreamSlot::waits_for_bytes_only) for more, and for nothing else.
     #[inline]
-    fn lend_reads(&mut self, key: Token, mut tell: impl FnMut(&mut Loop<B>, io::Result<&[u8]>)) {
-        if self.has_arrivals(key) {
-            return self.lend_arrivals(key, &mut tell);
-        }
+    pub(super) fn lend_reads(&mut self, key: Token) -> bool {
+        let mut waits = false;
         for _ in 0..READS_PER_EVENT {
-            let mut scratch = self.take_scratch();
-            let Received { result, full } = self.receive(key, &mut scratch);
+            // Put back when the callback that it is lent to has returned.
+            let mut scratch = self.scratch.take().unwrap_or_else(new_scratch);
+            let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+            let Some(mut reader) = slot.reader.take() else { return false };
+            let Received { result, full } =
+                slot.receive(&mut scratch[..], &mut self.active_handles);
             if let Some(result) = result {
-                tell(self, result.map(|count| &scratch[..count]));
+                let result = result.map(|count| &scratch[..count]);
+                self.call_reader(&mut reader, key, Some(result));
             }
-            self.scratch = scratch;
-            if !full || !self.goes_on_reading(key) {
-                return;
+            self.scratch = Some(scratch);
+            let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+            let goes_on = slot.put_back(reader);
+            waits = slot.waits_for_bytes_only();
+            if !goes_on || !full {
+                break;
             }
         }
+        waits
+    }
+
+    /// Calls a reader that was taken out of its stream. One that panics is not called again.
+    #[inline]
+    fn call_reader(&mut self, reader: &mut Reader<B>, key: Token, read: Option<io::Result<&[u8]>>) {
+        self.call_with(reader, read, key, |lp, key| lp.stop_reading(key));
     }
 
     /// The callback under way has neither stopped reading nor started anew.
@@ -209,45 +305,17 @@ impl<B: Backend> Loop<B> {
             }
             return (result, self.has_arrivals(key));
         }
-        let Received { result, full } = self.receive(key, memory);
+        let Some(slot) = self.streams.slots.get_mut(key) else {
+            return (Err(error::cancelled()), false);
+        };
+        let Received { result, full } = slot.receive(memory, &mut self.active_handles);
         (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
-    }
-
-    /// Reads once. At the end of file and on errors, pushed reading is over.
-    #[inline]
-    fn receive(&mut self, key: Token, memory: &mut [u8]) -> Received {
-        let slot = self.streams.slots.get_mut(key);
-        // What an operation is receiving comes first.
-        let Some(slot) = slot.filter(|slot| slot.input.is_none()) else {
-            return Received { result: None, full: false };
-        };
-        let Some(socket) = &slot.socket else {
-            return Received { result: None, full: false };
-        };
-        let blocking = slot.flags.contains(Flags::BLOCKING);
-        let result = receive(socket, slot.passing.as_deref_mut(), memory);
-        let full = matches!(result, Ok(count) if count == memory.len()) && !blocking;
-        match &result {
-            Ok(count @ 1..) => {
-                slot.pace.came(*count);
-            }
-            Ok(_) => self.stop_reading_at_end(key),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Received { result: None, full: false };
-            }
-            Err(_) => {
-                slot.flags -= Flags::READABLE | Flags::WRITABLE;
-                self.stop_reading_at_end(key);
-            }
-        }
-        Received { result: Some(result), full }
     }
 
     /// The reader is running, so that there is none to drop.
     pub(super) fn stop_reading_at_end(&mut self, key: Token) {
         if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.flags -= Flags::READING | Flags::LATE;
-            slot.update_active(&mut self.active_handles);
+            slot.stop_reading_at_end(&mut self.active_handles);
         }
     }
 
@@ -323,31 +391,25 @@ impl<B: Backend> Loop<B> {
         self.active_requests -= 1;
         transfer.stored.tell(self, key, result);
     }
-
-    /// The loop's own memory to read into. Put back into `scratch` when the callback that it
-    /// is lent to has returned; a panic loses it, and the next read makes another.
-    #[inline]
-    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(READ_SIZE, 0);
-        scratch
-    }
 }
 
+/// A new one, as there was none yet, or a panic has lost it.
+#[cold]
+fn new_scratch() -> Box<Scratch> {
+    // On the heap from the beginning.
+    let memory = vec![0; READ_SIZE].into_boxed_slice();
+    memory.try_into().unwrap_or_else(|_| unreachable!("it is of that size"))
+}
+
+/// One system call, unless a signal interrupts it.
 #[inline]
 fn receive(
     socket: &Transport,
-    mut passing: Option<&mut Passing>,
+    passing: Option<&mut Passing>,
     memory: &mut [u8],
 ) -> io::Result<usize> {
-    loop {
-        let received = match &mut passing {
-            Some(passing) => passing.receive(socket, memory),
-            None => socket.receive(memory),
-        };
-        match received {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
+    match passing {
+        Some(passing) => uninterrupted(|| passing.receive(socket, memory)),
+        None => uninterrupted(|| socket.receive(memory)),
     }
 }

@@ -6,7 +6,7 @@ use poll_core::{Backend, OpKind, Token};
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
-use super::{Flags, Stream};
+use super::{Flags, Stream, uninterrupted};
 use crate::buffers::IoBuf;
 use crate::handles::AnyHandle;
 use crate::sys::Transport;
@@ -385,16 +385,12 @@ pub(super) fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
     }
 }
 
-/// One system call. A lack of kernel memory for now is as good as a full socket.
+/// One system call, unless a signal interrupts it. A lack of kernel memory for now is as good as
+/// a full socket.
 #[inline]
 pub(super) fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    loop {
-        match socket.send(bufs) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.raw_os_error() == Some(sys::NO_BUFFER) => {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            result => return result,
-        }
-    }
+    uninterrupted(|| socket.send(bufs)).map_err(|error| match error.raw_os_error() {
+        Some(sys::NO_BUFFER) => io::ErrorKind::WouldBlock.into(),
+        _ => error,
+    })
 }

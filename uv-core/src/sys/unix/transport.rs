@@ -12,6 +12,9 @@ use socket2::Socket;
 use super::tty::{Saved, is_hung_up};
 use super::{SEND_FLAGS, accept};
 
+/// How much one call moves at the most. Apple's kernels refuse more.
+const MOST: usize = i32::MAX as usize - 1;
+
 /// The descriptor of a stream. All have the verbs of [`Socket`]; those that only sockets
 /// know fail on others.
 #[derive(Debug)]
@@ -106,35 +109,44 @@ impl Transport {
     /// Reads once.
     #[inline]
     pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
-        if self.is_socket {
-            return io::Read::read(&mut &*self.socket, memory);
-        }
-        let fd = self.socket.as_raw_fd();
-        // SAFETY: the kernel writes no more than the length of `memory`.
-        let count = unsafe { libc::read(fd, memory.as_mut_ptr().cast(), memory.len()) };
-        match usize::try_from(count) {
-            Ok(count) => Ok(count),
-            Err(_) => match io::Error::last_os_error() {
-                // A pseudo-terminal that nobody is at any more: its end, whichever side it is.
-                error if error.raw_os_error() == Some(libc::EIO) && is_hung_up(fd) => Ok(0),
-                error => Err(error),
-            },
-        }
+        let (fd, place) = (self.socket.as_raw_fd(), memory.as_mut_ptr());
+        let room = memory.len().min(MOST);
+        let count = if self.is_socket {
+            // SAFETY: the kernel writes no more than the length of `memory`.
+            unsafe { libc::recv(fd, place.cast(), room, 0) }
+        } else {
+            // SAFETY: as above.
+            unsafe { libc::read(fd, place.cast(), room) }
+        };
+        usize::try_from(count).or_else(|_| self.receive_failed())
+    }
+
+    #[cold]
+    fn receive_failed(&self) -> io::Result<usize> {
+        let error = io::Error::last_os_error();
+        // A pseudo-terminal that nobody is at any more: its end, whichever side it is.
+        let ended = !self.is_socket
+            && error.raw_os_error() == Some(libc::EIO)
+            && is_hung_up(self.socket.as_raw_fd());
+        if ended { Ok(0) } else { Err(error) }
     }
 
     /// Writes once, what goes.
     #[inline]
     pub(crate) fn send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.is_socket {
-            return match bufs {
-                [buf] => self.socket.send_with_flags(buf, SEND_FLAGS),
-                bufs => self.socket.send_vectored_with_flags(bufs, SEND_FLAGS),
-            };
-        }
-        // An `IoSlice` is laid out as an `iovec`.
-        let (vectors, count) = (bufs.as_ptr().cast(), bufs.len() as libc::c_int);
-        // SAFETY: the kernel reads the buffers, which live across the call.
-        let count = unsafe { libc::writev(self.socket.as_raw_fd(), vectors, count) };
+        let fd = self.socket.as_raw_fd();
+        let count = match bufs {
+            // SAFETY: the kernel reads the buffer, which lives across the call.
+            [buf] if self.is_socket => unsafe {
+                libc::send(fd, buf.as_ptr().cast(), buf.len().min(MOST), SEND_FLAGS)
+            },
+            _ if self.is_socket => {
+                return self.socket.send_vectored_with_flags(bufs, SEND_FLAGS);
+            }
+            // An `IoSlice` is laid out as an `iovec`.
+            // SAFETY: as above.
+            _ => unsafe { libc::writev(fd, bufs.as_ptr().cast(), bufs.len() as libc::c_int) },
+        };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
