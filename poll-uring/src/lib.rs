@@ -28,7 +28,8 @@
 //! - `register` and `modify` are only noted. `wait` queues what has changed, submits
 //!   it and sleeps, all in one `io_uring_enter`, however many changes there are (one
 //!   more for each time that the submission queue is full). A `wait` with a zero
-//!   timeout and nothing to submit looks at the completion queue and makes no call.
+//!   timeout and nothing to submit looks at the completion queue and makes no call. It tells
+//!   256 completions at the most; the next one tells the others.
 //! - `Level` and `Oneshot` are a `POLL_ADD` that completes once. A level source that
 //!   was reported is armed again by the next `wait`, in the call that sleeps anyway.
 //!   `Edge` is a multishot `POLL_ADD`.
@@ -138,6 +139,10 @@ pub use waker::Waker;
 
 /// Submission entries of [`Uring::new`]: 16 KiB, and 128 KiB for completions.
 const DEFAULT_ENTRIES: u32 = 256;
+
+/// How many completions a wait tells at the most. What a caller does about each takes memory until
+/// the next wait, and with thousands it would leave the nearest cache before that.
+const AT_ONCE: usize = 256;
 
 /// How long a dropped backend waits before it cancels again what it has cancelled: a
 /// cancel can miss an operation that a kernel thread is about to take on.
@@ -387,9 +392,9 @@ impl Uring {
         }
     }
 
-    /// Tells all completions.
+    /// Tells completions, if not too many: then the next wait finds the others.
     fn reap(&mut self, events: &mut Vec<Event>) {
-        for done in self.ring.completions() {
+        for done in self.ring.completions(AT_ONCE) {
             match done.user_data {
                 UserData::Poll(slot) => self.polls.complete(slot, done, events),
                 UserData::Operation(token) => {
@@ -439,7 +444,7 @@ impl Uring {
                 self.ops.cancel_all(&mut self.ring)?;
             }
             let entered = self.ring.enter(1, Some(CANCEL_AGAIN));
-            for done in self.ring.completions() {
+            for done in self.ring.completions(usize::MAX) {
                 if let UserData::Operation(token) = done.user_data {
                     self.ops.abandon(token, done);
                 }

@@ -17,11 +17,13 @@ use crate::user_data::UserData;
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     flights: Table<Flight>,
+    /// What is kept for few of them.
+    kept: Table<Kept>,
     /// Sends of so many bytes are not copied, if any.
     pub(crate) zero_copy: Option<u32>,
 }
 
-/// What must be known of an operation until its end.
+/// What must be known of an operation until its end. Each idle connection has one.
 #[derive(Debug)]
 struct Flight {
     kind: OpKind,
@@ -29,14 +31,19 @@ struct Flight {
     interest: Ready,
     /// Where an operation that was given a group finds buffers.
     group: u16,
-    kept: Kept,
     cancelled: bool,
+}
+
+impl Flight {
+    /// True if something is kept for it.
+    fn keeps(&self) -> bool {
+        matches!(self.kind, OpKind::Close | OpKind::RecvMsgMulti)
+    }
 }
 
 /// What is kept for an operation.
 #[derive(Debug)]
 enum Kept {
-    Nothing,
     /// The header of [`Op::RecvMsgMulti`], which the kernel may look at until the end.
     Header(#[allow(dead_code, reason = "the kernel reads it")] Header),
     /// What [`Op::Close`] closes, which is nobody else's any more, and the number of its entry.
@@ -67,14 +74,14 @@ impl Ops {
         op: Op,
     ) -> io::Result<()> {
         let kind = op.kind();
-        let (entry, mut flight) = match ring.performs(kind).then(|| prepare(op)).flatten() {
+        let (entry, flight, mut kept) = match ring.performs(kind).then(|| prepare(op)).flatten() {
             Some(prepared) => prepared,
             None => {
                 let why = format!("this kernel does not perform {kind:?}: use readiness instead");
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
-        if let Kept::Doomed(_, number) = &mut flight.kept {
+        if let Some(Kept::Doomed(_, number)) = &mut kept {
             *number = ring.next_number();
         }
         let group = flight.group;
@@ -82,17 +89,29 @@ impl Ops {
             let why = "an operation with this token is in flight";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
+        if let Some(kept) = kept {
+            // What was kept for another went with it.
+            let _ = self.kept.insert(token, kept);
+        }
         let entry = self.without_copy(ring, op).unwrap_or(entry);
         let entry = entry.user_data(UserData::Operation(token).to_u64());
         let queued = prepare_group(ring, groups, kind, group)
             .and_then(|()| ring.tether())
-            // SAFETY: the caller keeps what the operation names, and `flight`, kept until
-            // the last completion, the header.
+            // SAFETY: the caller keeps what the operation names, and `kept`, until the last
+            // completion, the header.
             .and_then(|()| unsafe { ring.push(entry) });
         if queued.is_err() {
-            self.flights.remove(token);
+            self.forget(token);
         }
         queued
+    }
+
+    /// The operation is over.
+    #[inline]
+    fn forget(&mut self, token: Token) {
+        if self.flights.remove(token).is_some_and(|flight| flight.keeps()) {
+            self.kept.remove(token);
+        }
     }
 
     /// The entry for a send that is large enough not to be copied.
@@ -148,7 +167,7 @@ impl Ops {
         };
         let more = done.more();
         if !more {
-            self.flights.remove(token);
+            self.forget(token);
         }
         Some(Event::Done { token, result, more, lent })
     }
@@ -162,20 +181,20 @@ impl Ops {
             // nobody was told of it.
             drop(unsafe { OwnedFd::from_raw_fd(done.result) });
         }
-        if let Kept::Doomed(fd, _) = flight.kept
+        if let Some(&Kept::Doomed(fd, _)) = self.kept.get(token)
             && done.result == -libc::ECANCELED
         {
             close(fd);
         }
         if !done.more() {
-            self.flights.remove(token);
+            self.forget(token);
         }
     }
 
     /// For a ring that will not be entered again: closes what the kernel was not told to.
     pub(crate) fn close_unsubmitted(&mut self, ring: &mut Ring) {
-        for (_, flight) in self.flights.iter() {
-            if let Kept::Doomed(fd, number) = flight.kept
+        for (_, kept) in self.kept.iter() {
+            if let Kept::Doomed(fd, number) = *kept
                 && ring.is_unsubmitted(number)
             {
                 close(fd);
@@ -249,16 +268,11 @@ fn needed(kind: OpKind) -> &'static [u8] {
     }
 }
 
-/// The entry for an operation, and what to remember of it. `None` for one that is not
-/// known here.
-fn prepare(op: Op) -> Option<(squeue::Entry, Flight)> {
-    let mut flight = Flight {
-        kind: op.kind(),
-        interest: Ready::NONE,
-        group: 0,
-        kept: Kept::Nothing,
-        cancelled: false,
-    };
+/// The entry for an operation, what to remember of it, and what to keep. `None` for one that is
+/// not known here.
+fn prepare(op: Op) -> Option<(squeue::Entry, Flight, Option<Kept>)> {
+    let mut flight = Flight { kind: op.kind(), interest: Ready::NONE, group: 0, cancelled: false };
+    let mut kept = None;
     let entry = match op {
         Op::Poll { source, interest } => {
             flight.interest = interest;
@@ -272,16 +286,16 @@ fn prepare(op: Op) -> Option<(squeue::Entry, Flight)> {
             flight.group = group;
             let header = Header(Box::new(header(address_len, control_len)));
             let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
-            flight.kept = Kept::Header(header);
+            kept = Some(Kept::Header(header));
             entry
         }
         Op::Close { source } => {
-            flight.kept = Kept::Doomed(source.fd(), 0);
+            kept = Some(Kept::Doomed(source.fd(), 0));
             opcode::Close::new(fd(source)).build()
         }
         _ => socket_entry(op).or_else(|| file_entry(op))?,
     };
-    Some((entry, flight))
+    Some((entry, flight, kept))
 }
 
 fn socket_entry(op: Op) -> Option<squeue::Entry> {

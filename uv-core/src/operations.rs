@@ -10,7 +10,7 @@
 use std::io;
 
 use bitflags::bitflags;
-use poll_core::{Backend, Event, Lent, Op, OpKind, Token};
+use poll_core::{Backend, Event, Lent, Op, OpKind, Table, Token};
 
 use crate::Loop;
 use crate::arena::Arena;
@@ -107,8 +107,6 @@ struct Operation {
     kind: OpKind,
     /// The list of buffers that it sends.
     gather: Option<Box<Gather>>,
-    /// How the sending went, if the kernel still holds the memory.
-    sent: Option<Result<usize, i32>>,
 }
 
 /// The operations in flight, what the last wait has reported, and what waits for ends.
@@ -116,6 +114,8 @@ struct Operation {
 pub(crate) struct Operations<B: Backend> {
     performs: Performs,
     flights: Arena<Operation>,
+    /// How sends went whose memory the kernel still holds: few, if any.
+    held: Table<Result<usize, i32>>,
     /// Lists of buffers for those to come. They go to operations as they are, in their boxes.
     #[allow(clippy::vec_box)] // Their addresses are what the kernel knows.
     spare: Vec<Box<Gather>>,
@@ -131,6 +131,7 @@ impl<B: Backend> Operations<B> {
         Operations {
             performs: Performs::of(backend),
             flights: Arena::default(),
+            held: Table::default(),
             spare: Vec::new(),
             events: Vec::new(),
             handled: 0,
@@ -217,7 +218,7 @@ impl<B: Backend> Loop<B> {
         op: Op,
         gather: Option<Box<Gather>>,
     ) -> io::Result<Token> {
-        let operation = Operation { asker, kind: op.kind(), gather, sent: None };
+        let operation = Operation { asker, kind: op.kind(), gather };
         let token = self.operations.flights.insert(operation);
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.backend.submit(token, op) };
@@ -250,9 +251,13 @@ impl<B: Backend> Loop<B> {
         let asker = operation.asker;
         if matches!(operation.kind, OpKind::Send | OpKind::SendMsg) {
             // The first says how it went; the last, that the memory is free.
-            done.result = *operation.sent.get_or_insert(done.result);
             if done.more {
+                // One that is noted already stays so.
+                let _ = self.operations.held.insert(token, done.result);
                 return;
+            }
+            if !self.operations.held.is_empty() {
+                done.result = self.operations.held.remove(token).unwrap_or(done.result);
             }
         }
         if !done.more {
