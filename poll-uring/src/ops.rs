@@ -19,6 +19,8 @@ pub(crate) struct Ops {
     flights: Table<Flight>,
     /// What is kept for few of them.
     kept: Table<Kept>,
+    /// Headers of operations that have ended, for those to come.
+    headers: Vec<Header>,
     /// Sends of so many bytes are not copied, if any.
     pub(crate) zero_copy: Option<u32>,
 }
@@ -45,13 +47,21 @@ impl Flight {
 #[derive(Debug)]
 enum Kept {
     /// The header of [`Op::RecvMsgMulti`], which the kernel may look at until the end.
-    Header(#[allow(dead_code, reason = "the kernel reads it")] Header),
+    Header(Header),
     /// What [`Op::Close`] closes, which is nobody else's any more, and the number of its entry.
     Doomed(RawFd, u32),
 }
 
+/// A header that only says how much room to leave in front of each message.
 #[derive(Debug)]
 struct Header(Box<libc::msghdr>);
+
+impl Default for Header {
+    fn default() -> Header {
+        // SAFETY: all of it may be zero: no address, no buffers, no control data.
+        Header(Box::new(unsafe { std::mem::zeroed() }))
+    }
+}
 
 // SAFETY: all pointers in the header are null.
 unsafe impl Send for Header {}
@@ -74,7 +84,9 @@ impl Ops {
         op: Op,
     ) -> io::Result<()> {
         let kind = op.kind();
-        let (entry, flight, mut kept) = match ring.performs(kind).then(|| prepare(op)).flatten() {
+        let headers = &mut self.headers;
+        let prepared = ring.performs(kind).then(|| prepare(op, headers)).flatten();
+        let (entry, flight, mut kept) = match prepared {
             Some(prepared) => prepared,
             None => {
                 let why = format!("this kernel does not perform {kind:?}: use readiness instead");
@@ -106,11 +118,13 @@ impl Ops {
         queued
     }
 
-    /// The operation is over.
+    /// The operation is over. What was kept for it may serve the next.
     #[inline]
     fn forget(&mut self, token: Token) {
-        if self.flights.remove(token).is_some_and(|flight| flight.keeps()) {
-            self.kept.remove(token);
+        if self.flights.remove(token).is_some_and(|flight| flight.keeps())
+            && let Some(Kept::Header(header)) = self.kept.remove(token)
+        {
+            self.headers.push(header);
         }
     }
 
@@ -128,15 +142,16 @@ impl Ops {
         }
     }
 
-    /// Queues a cancel. True if it must reach the kernel now: an accept holds its listener open,
-    /// and so its address.
+    /// Queues a cancel. True if it must reach the kernel now: an accept or a receive of messages
+    /// holds its socket open, and so the address.
     pub(crate) fn cancel(&mut self, ring: &mut Ring, token: Token) -> io::Result<bool> {
         let Some(flight) = self.flights.get_mut(token) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no such operation in flight"));
         };
         ring.push_quietly(cancel(token))?;
         flight.cancelled = true;
-        Ok(matches!(flight.kind, OpKind::Accept | OpKind::AcceptMulti))
+        let kinds = [OpKind::Accept, OpKind::AcceptMulti, OpKind::RecvMsgMulti];
+        Ok(kinds.contains(&flight.kind))
     }
 
     /// Queues a cancel for each operation.
@@ -270,7 +285,7 @@ fn needed(kind: OpKind) -> &'static [u8] {
 
 /// The entry for an operation, what to remember of it, and what to keep. `None` for one that is
 /// not known here.
-fn prepare(op: Op) -> Option<(squeue::Entry, Flight, Option<Kept>)> {
+fn prepare(op: Op, headers: &mut Vec<Header>) -> Option<(squeue::Entry, Flight, Option<Kept>)> {
     let mut flight = Flight { kind: op.kind(), interest: Ready::NONE, group: 0, cancelled: false };
     let mut kept = None;
     let entry = match op {
@@ -284,7 +299,9 @@ fn prepare(op: Op) -> Option<(squeue::Entry, Flight, Option<Kept>)> {
         }
         Op::RecvMsgMulti { source, group, address_len, control_len } => {
             flight.group = group;
-            let header = Header(Box::new(header(address_len, control_len)));
+            let mut header = headers.pop().unwrap_or_default();
+            header.0.msg_namelen = address_len;
+            header.0.msg_controllen = control_len as _;
             let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
             kept = Some(Kept::Header(header));
             entry
@@ -413,15 +430,6 @@ fn dir(at: At) -> Fd {
 /// All ones is the current position.
 fn position(offset: Option<u64>) -> u64 {
     offset.unwrap_or(u64::MAX)
-}
-
-/// A header that only says how much room to leave in front of each message.
-fn header(address_len: u32, control_len: u32) -> libc::msghdr {
-    // SAFETY: all of it may be zero: no address, no buffers, no control data.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_namelen = address_len;
-    header.msg_controllen = control_len as _;
-    header
 }
 
 #[cfg(test)]
