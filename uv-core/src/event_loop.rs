@@ -15,13 +15,13 @@ use crate::backends::DefaultBackend;
 use crate::callback::{Argument, Lending, Once, Repeated};
 use crate::handles::{
     AnyHandle, Asyncs, Closing, FsEvents, FsPollSlot, Phase, PollSlot, Processes, Signals, Timers,
-    UdpSlot, Watchers,
+    Udp, UdpSlot, Watchers,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::notify::{Notes, Notifier};
 use crate::operations::{Done, Operations};
 use crate::pool::{Home, Pool};
-use crate::provided::Provided;
+use crate::provided::Groups;
 use crate::requests::Works;
 use crate::sources::Owner;
 use crate::streams::{Scratch, Streams};
@@ -83,8 +83,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) sources: Arena<Owner>,
     pub(crate) operations: Operations<B>,
-    /// What the backend receives into; `None` until a stream is read.
-    pub(crate) provided: Option<Provided>,
+    /// What the backend receives into.
+    pub(crate) provided: Groups,
     pub(crate) timers: Timers<B>,
     pub(crate) watchers: [Watchers<B>; 3],
     pub(crate) asyncs: Asyncs<B>,
@@ -98,6 +98,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     /// For listeners, when there are no more descriptors.
     pub(crate) reserve: sys::Reserve,
     pub(crate) udps: Arena<UdpSlot<B>>,
+    /// Those with datagrams that are to be sent before the next wait.
+    pub(crate) udp_outbox: Vec<Udp>,
     /// Where datagrams are received; `None` until they are, and while they are lent.
     pub(crate) datagrams: Option<Box<Datagrams>>,
     pub(crate) fs_events: FsEvents<B>,
@@ -153,7 +155,7 @@ impl<B: Backend> Loop<B> {
             notifier: Arc::clone(&notifier),
             sources: Arena::default(),
             operations,
-            provided: None,
+            provided: Groups::default(),
             timers: Timers::new(),
             watchers: [Watchers::default(), Watchers::default(), Watchers::default()],
             asyncs: Asyncs::default(),
@@ -165,6 +167,7 @@ impl<B: Backend> Loop<B> {
             scratch: None,
             reserve: sys::Reserve::default(),
             udps: Arena::default(),
+            udp_outbox: Vec::new(),
             datagrams: None,
             fs_events: FsEvents::default(),
             works: Works::new(Home::new(Arc::clone(&notifier))),
@@ -205,7 +208,7 @@ impl<B: Backend> Loop<B> {
         }
         while alive && !self.stopped {
             if let Err(error) = self.iterate(mode) {
-                self.empty_outbox();
+                self.empty_outboxes();
                 return Err(error);
             }
             alive = self.alive();
@@ -214,8 +217,14 @@ impl<B: Backend> Loop<B> {
             }
         }
         self.stopped = false;
-        self.empty_outbox();
+        self.empty_outboxes();
         Ok(alive)
+    }
+
+    /// Sends what can be sent, as nobody knows when the loop will wait again.
+    fn empty_outboxes(&mut self) {
+        self.empty_outbox();
+        self.empty_udp_outbox();
     }
 
     fn iterate(&mut self, mode: RunMode) -> io::Result<()> {
@@ -388,9 +397,7 @@ impl<B: Backend> Loop<B> {
         if self.alive() || self.open_handles() > 0 {
             return Err(Busy(Box::new(self)));
         }
-        if let Some(provided) = self.provided.take() {
-            provided.withdraw(&mut self.backend);
-        }
+        self.provided.withdraw(&mut self.backend);
         Ok(self.backend)
     }
 
@@ -493,6 +500,7 @@ impl<B: Backend> Loop<B> {
         }
         self.turn = self.turn.wrapping_add(1);
         self.send_outbox();
+        self.send_udp_outbox();
         self.submit_lent();
         self.operations.events.clear();
         self.operations.handled = 0;

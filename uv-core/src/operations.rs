@@ -14,7 +14,7 @@ use poll_core::{Backend, Event, Lent, Op, OpKind, Table, Token};
 
 use crate::Loop;
 use crate::arena::Arena;
-use crate::handles::Closing;
+use crate::handles::{Closing, Udp};
 use crate::sys::{self, Gather};
 
 bitflags! {
@@ -63,6 +63,10 @@ pub(crate) enum Asker {
     StreamInput(Token),
     /// A stream that sends or connects.
     StreamOutput(Token),
+    /// A UDP socket that receives.
+    UdpInput(Udp),
+    /// A UDP socket that sends.
+    UdpOutput(Udp),
     /// A pipe of Windows.
     #[cfg(windows)]
     Pipe(Token),
@@ -158,11 +162,6 @@ impl<B: Backend> Operations<B> {
     /// A handle that is closing has operations in flight: it is closed after them.
     pub(crate) fn linger(&mut self, closing: Closing<B>) -> Token {
         self.lingering.insert(closing)
-    }
-
-    /// The last of its operations has ended.
-    pub(crate) fn settle(&mut self, lingering: Token) -> Option<Closing<B>> {
-        self.lingering.remove(lingering)
     }
 
     /// True while handles wait for their operations to be closed.
@@ -267,9 +266,17 @@ impl<B: Backend> Loop<B> {
             Asker::Task(request) => self.task_done(request, done.result),
             Asker::StreamInput(key) => self.stream_input_done(key, done),
             Asker::StreamOutput(key) => self.stream_output_done(key, done),
+            Asker::UdpInput(udp) => self.udp_input_done(udp, done),
+            Asker::UdpOutput(udp) => self.udp_output_done(udp, done),
             #[cfg(windows)]
             Asker::Pipe(flight) => self.pipe_done(flight, done.result),
         }
+    }
+
+    /// The last operation of a handle that is closing has ended: nothing holds it any more.
+    pub(crate) fn settle(&mut self, lingering: Option<Token>) {
+        let closing = lingering.and_then(|lingering| self.operations.lingering.remove(lingering));
+        self.closing.extend(closing);
     }
 
     fn end_operation(&mut self, token: Token) {

@@ -11,14 +11,36 @@ use std::rc::Rc;
 use poll_core::{Backend, Lent};
 
 use crate::Loop;
+use crate::sys::datagrams::lent;
 
-/// The group that streams receive into.
-pub(crate) const STREAMS: u16 = 0;
+/// What is received into the buffers of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Group {
+    Streams,
+    Datagrams,
+}
 
-/// The size of a buffer of streams, and how many there are: a megabyte in all, which stays in
-/// a cache, in pieces large enough for what a busy connection has to say at once.
-const STREAM_BUFFER: u32 = 64 * 1024;
-const STREAM_BUFFERS: u16 = 16;
+/// How many groups there are.
+const GROUPS: usize = 2;
+
+impl Group {
+    /// Its number for the backend.
+    pub(crate) fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The size of a buffer, and how many there are.
+    fn extent(self) -> (u32, u16) {
+        match self {
+            // A megabyte in all, which stays in a cache, in pieces large enough for what a busy
+            // connection has to say at once.
+            Group::Streams => (64 * 1024, 16),
+            // Each takes any datagram, and mostly uses its first page only.
+            Group::Datagrams => (lent::ROOM as u32, 64),
+        }
+    }
+}
 
 /// The memory of a group. The kernel writes to it at any time, except to what is lent.
 #[derive(Debug)]
@@ -40,7 +62,7 @@ impl Memory {
 
 /// A group of buffers that the backend has.
 #[derive(Debug)]
-pub(crate) struct Provided {
+struct Provided {
     memory: Rc<Memory>,
     group: u16,
     size: u32,
@@ -56,14 +78,14 @@ impl Provided {
     }
 
     /// What was lent, for as long as this is kept: it must not be recycled before.
-    pub(crate) fn piece(&self, lent: Lent, len: usize) -> Piece {
+    fn piece(&self, lent: Lent, len: usize) -> Piece {
         let start = usize::from(lent.buffer) * self.size as usize + lent.offset as usize;
         assert!(lent.group == self.group && start + len <= self.memory.0.len());
         Piece { memory: Rc::clone(&self.memory), start, len, lent }
     }
 
     /// Takes the memory back, or leaves it to a backend that would still use it.
-    pub(crate) fn withdraw(self, backend: &mut impl Backend) {
+    fn withdraw(self, backend: &mut impl Backend) {
         if backend.withdraw(self.group).is_err() {
             std::mem::forget(self.memory);
         }
@@ -91,21 +113,60 @@ impl Deref for Piece {
     }
 }
 
+/// The groups that the backend has been given, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Groups([Option<Provided>; GROUPS]);
+
+impl Groups {
+    /// What was lent of a group, which was filled so far.
+    pub(crate) fn piece(&self, lent: Lent, len: usize) -> Option<Piece> {
+        self.0.get(usize::from(lent.group))?.as_ref().map(|provided| provided.piece(lent, len))
+    }
+
+    /// Takes all memory back.
+    pub(crate) fn withdraw(&mut self, backend: &mut impl Backend) {
+        self.0.iter_mut().filter_map(Option::take).for_each(|provided| provided.withdraw(backend));
+    }
+}
+
 impl<B: Backend> Loop<B> {
-    /// True if there is memory for streams to receive into, now at the latest.
-    pub(crate) fn provides_for_streams(&mut self) -> bool {
-        if self.provided.is_none() {
-            let backend = &mut self.backend;
-            self.provided = Provided::new(backend, STREAMS, STREAM_BUFFER, STREAM_BUFFERS).ok();
+    /// True if there is memory to receive into, now at the latest.
+    pub(crate) fn provides(&mut self, group: Group) -> bool {
+        let provided = &mut self.provided.0[usize::from(group.number())];
+        if provided.is_none() {
+            let (size, count) = group.extent();
+            *provided = Provided::new(&mut self.backend, group.number(), size, count).ok();
         }
-        self.provided.is_some()
+        provided.is_some()
     }
 
     /// Gives what was lent back.
+    #[inline]
     pub(crate) fn recycle(&mut self, piece: Piece) {
-        let ours = self.provided.as_ref().is_some_and(|it| Rc::ptr_eq(&it.memory, &piece.memory));
-        if ours {
+        let provided = self.provided.0[usize::from(piece.lent.group)].as_ref();
+        if provided.is_some_and(|it| Rc::ptr_eq(&it.memory, &piece.memory)) {
             self.backend.recycle(piece.lent);
+        }
+    }
+
+    /// Lends a piece to `call`, and gives it back when that has returned, or panicked.
+    #[inline]
+    pub(crate) fn lend(&mut self, piece: Piece, call: impl FnOnce(&mut Loop<B>, &[u8])) {
+        let mut lending = Recycling { lp: self, piece: Some(piece) };
+        let Recycling { lp, piece } = &mut lending;
+        call(lp, piece.as_deref().unwrap_or_default());
+    }
+}
+
+struct Recycling<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+    piece: Option<Piece>,
+}
+
+impl<B: Backend> Drop for Recycling<'_, B> {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take() {
+            self.lp.recycle(piece);
         }
     }
 }

@@ -479,6 +479,7 @@ macro_rules! __list_of_cases {
                 an_error_of_what_waits_is_that_of_one
                 try_send_does_not_overtake
                 closing_cancels_what_waits
+                closing_cancels_what_is_in_flight
                 datagrams_come_with_their_sender
                 empty_datagrams_are_datagrams
                 long_datagrams_are_truncated
@@ -505,6 +506,11 @@ macro_rules! __list_of_cases {
                 what_waited_may_close
                 thousands_of_datagrams
                 a_ping_pong_takes_three_calls_a_datagram
+                more_than_fits_in_memory_comes
+                what_comes_while_stopped_is_told_later
+                closing_ends_what_is_in_flight
+                a_loop_may_be_dropped_in_flight
+                answers_with_callbacks_take_few_calls
                 no_descriptor_is_left_behind;
             29 names:
                 digits_are_their_own_answer

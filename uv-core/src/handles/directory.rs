@@ -162,13 +162,17 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
                 self.stream_has_flights(handle.key())
             }
+            AnyHandle::Udp(udp) => self.udp_has_flights(udp),
             _ => false,
         };
         if !lingers {
             return self.closing.push(closing);
         }
         let lingering = self.operations.linger(closing);
-        self.stream_lingers(handle.key(), lingering);
+        match handle {
+            AnyHandle::Udp(udp) => self.udp_lingers(udp, lingering),
+            _ => self.stream_lingers(handle.key(), lingering),
+        }
     }
 
     /// The last half of closing: the slot and all it holds go.

@@ -6,10 +6,14 @@
 //!        recv_start ◀──▶ recv_stop;  send ─▶ queued ─▶ told   └─▶ close
 //! ```
 //!
-//! [`Loop::arm_udp`] works out what a socket waits for; [`Loop::udp_ready`] is the only place
-//! that reacts. What is known at once is told in the pending phase.
+//! [`Loop::arm_udp`] works out what a socket waits for; [`Loop::udp_ready`] reacts where that is
+//! readiness, [`Loop::udp_input_done`] and [`Loop::udp_output_done`] where it is an operation.
+//! What is known at once is told in the pending phase.
 
+mod flights;
 mod options;
+mod outbox;
+mod queue;
 mod recv;
 mod send;
 
@@ -19,19 +23,20 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use bitflags::bitflags;
-use poll_core::{Backend, Mode, RawSource, Ready, Token};
+use poll_core::{Backend, RawSource, Ready, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::callback::Lending;
 use crate::crowd::Crowd;
 use crate::handles::Base;
+use crate::operations::Flight;
 use crate::sources::Owner;
 use crate::sys::{self, code, datagrams};
 use crate::{Loop, error};
 
 pub use options::Ecn;
+use queue::Sends;
 pub use recv::{Datagram, UdpError};
-pub(crate) use send::Sends;
 
 bitflags! {
     /// How a [`Udp`] is bound.
@@ -90,6 +95,14 @@ pub(crate) struct UdpSlot<B: Backend> {
     source: Option<Token>,
     /// What the backend was told.
     armed: Ready,
+    /// It waits for readiness only, whatever the backend performs.
+    is_watched: bool,
+    /// The operation that receives.
+    input: Option<Flight>,
+    /// Where the handle waits for its operations to be closed.
+    lingering: Option<Token>,
+    /// The socket of a handle that is closing, which an operation still sends by.
+    leaving: Option<Socket>,
     is_v6: bool,
     is_connected: bool,
     /// The kernel keeps what the network says about this socket's datagrams.
@@ -145,6 +158,10 @@ impl Udp {
             socket: None,
             source: None,
             armed: Ready::NONE,
+            is_watched: false,
+            input: None,
+            lingering: None,
+            leaving: None,
             is_v6: false,
             is_connected: false,
             reports_errors: false,
@@ -328,33 +345,6 @@ fn no_address() -> io::Error {
 }
 
 impl<B: Backend> Loop<B> {
-    /// Tells the backend what the socket waits for, if that has changed.
-    fn arm_udp(&mut self, udp: Udp) -> io::Result<()> {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return Ok(()) };
-        let mut wanted = Ready::NONE;
-        wanted.set(Ready::READ, slot.receiving);
-        wanted.set(Ready::WRITE, slot.sends.wait_for_kernel());
-        if wanted == slot.armed {
-            return Ok(());
-        }
-        let source = match (slot.source, &slot.socket) {
-            (Some(source), _) => {
-                self.backend.modify(source, wanted, Mode::Level)?;
-                source
-            }
-            (None, Some(socket)) => {
-                let raw = RawSource::of(socket);
-                self.watch_for(Owner::Udp(udp), raw, wanted)?
-            }
-            (None, None) => return Ok(()),
-        };
-        if let Some(slot) = self.udps.get_mut(udp.0) {
-            slot.armed = wanted;
-            slot.source = Some(source);
-        }
-        Ok(())
-    }
-
     /// Makes the handle active or not, as it is.
     fn update_udp_activity(&mut self, udp: Udp) {
         if let Some(slot) = self.udps.get_mut(udp.0)
@@ -371,7 +361,9 @@ impl<B: Backend> Loop<B> {
         if ready.contains(Ready::ERROR) {
             self.tell_udp_reports(udp);
         }
-        if ready.contains(Ready::READ) {
+        // Changed by a callback of the same batch?
+        let armed = self.udps.get(udp.0).map_or(Ready::NONE, |slot| slot.armed);
+        if (ready & armed).contains(Ready::READ) {
             self.receive_datagrams(udp);
         }
         if ready.contains(Ready::WRITE) {
@@ -379,16 +371,27 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// Closing: the registration and the socket go at once; what was not sent is cancelled.
+    /// Closing: the registration and the socket go at once, but for a socket that an operation
+    /// sends by; what was not sent is cancelled.
     pub(crate) fn stop_udp(&mut self, udp: Udp) {
         self.flush_sends(udp);
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let (source, socket) = (slot.source.take(), slot.socket.take());
         slot.receiving = false;
         slot.armed = Ready::NONE;
-        slot.sends.cancel();
+        slot.sends.leave(&mut self.backend);
+        if let Some(flight) = &mut slot.input {
+            flight.cancel(&mut self.backend);
+        }
         let callback = slot.callback.take();
         let held = std::mem::take(&mut slot.held);
+        let socket = match slot.sends.is_in_flight() {
+            true => {
+                slot.leaving = socket;
+                None
+            }
+            false => socket,
+        };
         if let Some(source) = source {
             self.unwatch(source);
         }

@@ -7,10 +7,11 @@ use std::io;
 
 use poll_core::{Backend, Mode, Op, OpKind, RawBuf, RawSource, Ready, Token};
 
-use super::{Flags, Leaving, StreamSlot};
+use super::{Flags, StreamSlot};
+use crate::Loop;
 use crate::operations::{Asker, Done, Performs};
+use crate::provided::Group;
 use crate::sources::Owner;
-use crate::{Loop, provided};
 
 /// What a stream should be waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +216,7 @@ impl<B: Backend> Loop<B> {
     }
 
     fn start_input(&mut self, key: Token, kind: OpKind) -> io::Result<()> {
-        if kind == OpKind::RecvMulti && !self.provides_for_streams() {
+        if kind == OpKind::RecvMulti && !self.provides(Group::Streams) {
             self.operations.give_up(Performs::RECV_MULTI);
             return Ok(());
         }
@@ -225,7 +226,7 @@ impl<B: Backend> Loop<B> {
         let op = match kind {
             OpKind::AcceptMulti => Op::AcceptMulti { listener: source },
             OpKind::Accept => Op::Accept { listener: source },
-            OpKind::RecvMulti => Op::RecvMulti { source, group: provided::STREAMS },
+            OpKind::RecvMulti => Op::RecvMulti { source, group: Group::Streams.number() },
             _ => {
                 let first = slot.reads.first();
                 let read = first.and_then(|read| self.streams.transfers.get_mut(read));
@@ -284,11 +285,7 @@ impl<B: Backend> Loop<B> {
             return;
         }
         let leaving = slot.leaving.take().and_then(|leaving| self.streams.leaving.remove(leaving));
-        if let Some(Leaving { lingering: Some(lingering), .. }) = leaving
-            && let Some(closing) = self.operations.settle(lingering)
-        {
-            self.closing.push(closing);
-        }
+        self.settle(leaving.and_then(|leaving| leaving.lingering));
     }
 
     /// True if operations have memory of the stream.

@@ -58,8 +58,8 @@ impl Arrivals {
 impl<B: Backend> Loop<B> {
     /// The operation that receives whatever comes has received something, or is over.
     pub(super) fn receive_done(&mut self, key: Token, done: Done) {
-        let piece = done.lent.zip(self.provided.as_ref());
-        let piece = piece.map(|(lent, provided)| provided.piece(lent, done.result.unwrap_or(0)));
+        let count = done.result.unwrap_or(0);
+        let piece = done.lent.and_then(|lent| self.provided.piece(lent, count));
         let arrival = match (done.result, piece) {
             (Ok(count @ 1..), Some(piece)) => {
                 if let Some(slot) = self.streams.slots.get_mut(key) {
@@ -145,11 +145,7 @@ impl<B: Backend> Loop<B> {
         for _ in 0..READS_PER_EVENT {
             let Some(arrival) = self.take_arrival(key) else { return };
             match arrival {
-                Arrival::Lent(piece) => {
-                    let mut lending = Recycling { lp: self, piece: Some(piece) };
-                    let Recycling { lp, piece } = &mut lending;
-                    tell(lp, Ok(piece.as_deref().unwrap_or_default()));
-                }
+                Arrival::Lent(piece) => self.lend(piece, |lp, bytes| tell(lp, Ok(bytes))),
                 Arrival::Kept(bytes, read) => tell(self, Ok(&bytes[read..])),
                 Arrival::End => {
                     self.stop_reading_at_end(key);
@@ -200,18 +196,4 @@ fn copy(bytes: &[u8], memory: &mut [u8]) -> usize {
     let count = bytes.len().min(memory.len());
     memory[..count].copy_from_slice(&bytes[..count]);
     count
-}
-
-/// Gives a piece back when its callback has returned, or panicked.
-struct Recycling<'a, B: Backend> {
-    lp: &'a mut Loop<B>,
-    piece: Option<Piece>,
-}
-
-impl<B: Backend> Drop for Recycling<'_, B> {
-    fn drop(&mut self) {
-        if let Some(piece) = self.piece.take() {
-            self.lp.recycle(piece);
-        }
-    }
 }

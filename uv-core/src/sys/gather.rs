@@ -1,17 +1,20 @@
-//! A list of buffers for one send.
+//! A list of buffers for one send, and where it goes.
 
 #![allow(unsafe_code)]
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::ptr::NonNull;
 
 use poll_core::RawMessage;
-
-/// Buffers that one operation sends: 1 KiB.
-const CAPACITY: usize = 64;
+use socket2::SockAddr;
 
 #[cfg(unix)]
 mod raw {
+    use std::ptr;
+
+    use socket2::SockAddr;
+
     pub(super) use libc::{iovec as Buffer, msghdr as Header};
 
     pub(super) fn buffer(bytes: &[u8]) -> Option<Buffer> {
@@ -22,10 +25,19 @@ mod raw {
         header.msg_iov = buffers.as_mut_ptr();
         header.msg_iovlen = buffers.len() as _;
     }
+
+    pub(super) fn address(header: &mut Header, to: Option<&SockAddr>) {
+        header.msg_name = to.map_or(ptr::null_mut(), |to| to.as_ptr().cast_mut().cast());
+        header.msg_namelen = to.map_or(0, SockAddr::len);
+    }
 }
 
 #[cfg(windows)]
 mod raw {
+    use std::ptr;
+
+    use socket2::SockAddr;
+
     pub(super) use windows_sys::Win32::Networking::WinSock::{WSABUF as Buffer, WSAMSG as Header};
 
     /// `None` for a buffer beyond what Windows counts.
@@ -38,14 +50,21 @@ mod raw {
         header.lpBuffers = buffers.as_mut_ptr();
         header.dwBufferCount = buffers.len() as u32;
     }
+
+    pub(super) fn address(header: &mut Header, to: Option<&SockAddr>) {
+        header.name = to.map_or(ptr::null_mut(), |to| to.as_ptr().cast_mut().cast());
+        header.namelen = to.map_or(0, SockAddr::len);
+    }
 }
 
 /// A list of buffers, with the header that names it. It stays where it is while the kernel
 /// reads it: in a box.
 pub(crate) struct Gather {
     header: raw::Header,
-    buffers: [raw::Buffer; CAPACITY],
+    buffers: [raw::Buffer; Gather::CAPACITY],
     count: usize,
+    /// Where to, if the socket does not know.
+    to: Option<SockAddr>,
 }
 
 impl Default for Gather {
@@ -56,6 +75,7 @@ impl Default for Gather {
             // SAFETY: as above.
             buffers: unsafe { std::mem::zeroed() },
             count: 0,
+            to: None,
         }
     }
 }
@@ -67,8 +87,16 @@ impl fmt::Debug for Gather {
 }
 
 impl Gather {
+    /// Buffers that one operation sends: 1 KiB.
+    pub(crate) const CAPACITY: usize = 64;
+
     pub(crate) fn clear(&mut self) {
         self.count = 0;
+        self.to = None;
+    }
+
+    pub(crate) fn set_address(&mut self, to: Option<SocketAddr>) {
+        self.to = to.map(SockAddr::from);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -88,6 +116,7 @@ impl Gather {
     /// The header of the list.
     pub(crate) fn message(&mut self) -> RawMessage {
         raw::name(&mut self.header, &mut self.buffers[..self.count]);
+        raw::address(&mut self.header, self.to.as_ref());
         RawMessage(NonNull::from(&mut self.header).cast())
     }
 }

@@ -375,3 +375,9 @@ pub fn try_send_does_not_overtake<T: Backend>(_: &Lab<T>) -> Verdict {
 pub fn closing_cancels_what_waits<T: Backend>(_: &Lab<T>) -> Verdict {
     no_waiting()
 }
+
+/// See the cases for Unix.
+#[cfg(not(unix))]
+pub fn closing_cancels_what_is_in_flight<T: Backend>(_: &Lab<T>) -> Verdict {
+    no_waiting()
+}

@@ -174,6 +174,9 @@ impl Pipe {
             }
             PendingKind::Udp => {
                 let udp = Udp::new(lp);
+                if !sys::PASSED_OPERATE {
+                    udp.watch_only(lp)?;
+                }
                 (udp.into(), sys::passed_udp(passed).and_then(|passed| udp.open(lp, passed)))
             }
             PendingKind::Pipe | PendingKind::Other => {

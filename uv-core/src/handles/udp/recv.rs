@@ -33,7 +33,8 @@ pub struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    fn new(incoming: Incoming<'a>) -> Datagram<'a> {
+    #[inline]
+    pub(super) fn new(incoming: Incoming<'a>) -> Datagram<'a> {
         let Incoming { data, from, truncated, ecn, segment_size } = incoming;
         Datagram { data, from, truncated, ecn: ecn.map(Ecn::from_bits), segment_size }
     }
@@ -131,7 +132,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn new(incoming: Incoming<'_>) -> Held {
+    pub(super) fn new(incoming: Incoming<'_>) -> Held {
         let Incoming { data, from, truncated, ecn, segment_size } = incoming;
         Held { data: data.into(), from, truncated, ecn, segment_size }
     }
@@ -258,7 +259,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Tells of an error, if it is one to be told; returns false if there is no more to do.
-    fn receiving_failed(&mut self, udp: Udp, error: io::Error) -> bool {
+    pub(super) fn receiving_failed(&mut self, udp: Udp, error: io::Error) -> bool {
         let Some(slot) = self.udps.get(udp.0) else { return false };
         match error {
             error if error.kind() == io::ErrorKind::Interrupted => return true,
@@ -272,7 +273,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Tells of the datagrams that a callback did not want before.
-    fn tell_held(&mut self, udp: Udp) {
+    pub(super) fn tell_held(&mut self, udp: Udp) {
         while let Some(slot) = self.udps.get_mut(udp.0)
             && slot.receiving
             && let Some(held) = slot.held.pop_front()
@@ -296,7 +297,7 @@ impl<B: Backend> Loop<B> {
     }
 
     #[inline]
-    fn tell_received(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
+    pub(super) fn tell_received(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
         let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| slot.receiving) else { return };
         let Some(mut callback) = slot.callback.take() else { return };
         self.call_with(&mut callback, (udp, received), udp, |lp, udp| drop(udp.recv_stop(lp)));

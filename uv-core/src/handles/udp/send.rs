@@ -1,120 +1,29 @@
 //! Sending datagrams.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use poll_core::Backend;
 
+use super::queue::{Ended, Sends, Unsent};
 use super::{Udp, UdpBind};
 use crate::buffers::IoBuf;
 use crate::streams::Stored;
 use crate::sys::code;
-use crate::sys::datagrams::{self, Outgoing};
+use crate::sys::datagrams;
 use crate::{Loop, error};
 
 /// Batches of one readiness event, so that a long queue does not starve the rest.
-const BATCHES: usize = 4;
-
-/// A send that waits for the kernel to take it.
-#[derive(Debug)]
-struct Unsent<B: Backend> {
-    stored: Stored<B>,
-    to: Option<SocketAddr>,
-    length: usize,
-}
-
-impl<B: Backend> Outgoing for Unsent<B> {
-    fn to(&self) -> Option<SocketAddr> {
-        self.to
-    }
-
-    fn pieces(&self) -> usize {
-        self.stored.pieces()
-    }
-
-    fn piece(&self, index: usize) -> &[u8] {
-        self.stored.piece(index)
-    }
-}
-
-/// A send that is to call back.
-#[derive(Debug)]
-struct Ended<B: Backend> {
-    stored: Stored<B>,
-    length: usize,
-    result: io::Result<usize>,
-}
-
-/// The sends of one socket, in order: first those that have ended.
-#[derive(Debug)]
-pub(crate) struct Sends<B: Backend> {
-    ended: VecDeque<Ended<B>>,
-    unsent: VecDeque<Unsent<B>>,
-    /// The bytes of all of them.
-    size: usize,
-    /// A pending phase will tell of those that have ended.
-    is_pending: bool,
-    /// They are being told of.
-    is_telling: bool,
-    /// New ones wait for each other, to be sent together: callbacks are under way that are
-    /// likely to send more.
-    is_corked: bool,
-}
-
-impl<B: Backend> Default for Sends<B> {
-    fn default() -> Self {
-        Sends {
-            ended: VecDeque::new(),
-            unsent: VecDeque::new(),
-            size: 0,
-            is_pending: false,
-            is_telling: false,
-            is_corked: false,
-        }
-    }
-}
-
-impl<B: Backend> Sends<B> {
-    fn any_unsent(&self) -> bool {
-        !self.unsent.is_empty()
-    }
-
-    /// True if some are to go when the kernel takes more.
-    pub(super) fn wait_for_kernel(&self) -> bool {
-        !self.unsent.is_empty() && !self.is_corked
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.ended.len() + self.unsent.len()
-    }
-
-    fn end(&mut self, send: Unsent<B>, result: io::Result<usize>) {
-        let Unsent { stored, length, .. } = send;
-        self.ended.push_back(Ended { stored, length, result });
-    }
-
-    /// Ends the first `count` that wait: the kernel has taken them.
-    fn end_sent(&mut self, count: usize) {
-        for Unsent { stored, length, .. } in self.unsent.drain(..count) {
-            self.ended.push_back(Ended { stored, length, result: Ok(length) });
-        }
-    }
-
-    pub(super) fn cancel(&mut self) {
-        while let Some(send) = self.unsent.pop_front() {
-            self.end(send, Err(error::cancelled()));
-        }
-    }
-}
+pub(super) const BATCHES: usize = 4;
 
 impl Udp {
     /// Sends a datagram: to an address, or, on a [connected](Udp::connect) socket, to the
     /// peer (`None`). `callback` gets the buffer back when the kernel has taken or refused
     /// the datagram, never before this returns.
     ///
-    /// Sends are tried at once unless others wait, and go out in order. An error is that of
-    /// one datagram: the next is tried all the same. If the handle is closed first, those
+    /// Sends are tried at once unless others wait, and go out in order. Where the backend sends
+    /// by itself, those of callbacks leave together when the loop next waits. An error is that
+    /// of one datagram: the next is tried all the same. If the handle is closed first, those
     /// that wait get `ECANCELED`, before the close callback. The loop stays alive meanwhile.
     ///
     /// A buffer of many pieces (see [`IoBuf`]) makes one datagram.
@@ -138,8 +47,10 @@ impl Udp {
             callback(lp, Udp(key), result, buffer);
         });
         let send = Unsent { stored, to, length };
-        let slot = self.open_slot(lp)?;
-        let result = match slot.sends.any_unsent() || slot.sends.is_corked {
+        let running = lp.is_running();
+        let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
+        let later = running && slot.sends_by_wait(&lp.operations);
+        let result = match later || slot.sends.any_unsent() || slot.sends.is_corked {
             true => Err(io::ErrorKind::WouldBlock.into()),
             false => retry(|| datagrams::send(slot.socket()?, &send)),
         };
@@ -288,23 +199,20 @@ impl<B: Backend> Loop<B> {
         self.tell_sends(udp);
     }
 
-    /// Sends what waits, as far as the kernel takes it, in so many batches.
-    fn send_unsent(&mut self, udp: Udp, batches: usize) {
+    /// Sends what waits, as far as the kernel takes it, in so many batches; nothing if an operation
+    /// has the first of it.
+    pub(super) fn send_unsent(&mut self, udp: Udp, batches: usize) {
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let Some(socket) = &slot.socket else { return };
         for _ in 0..batches {
-            if !slot.sends.any_unsent() {
+            if !slot.sends.any_unsent() || slot.sends.is_in_flight() {
                 break;
             }
             match retry(|| datagrams::send_batch(socket, slot.sends.unsent.iter())) {
                 Ok(count) => slot.sends.end_sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    // The others may fare better.
-                    if let Some(send) = slot.sends.unsent.pop_front() {
-                        slot.sends.end(send, Err(error));
-                    }
-                }
+                // The others may fare better.
+                Err(error) => slot.sends.end_first(Err(error)),
             }
         }
     }
@@ -312,7 +220,8 @@ impl<B: Backend> Loop<B> {
     /// Makes sends of this socket wait for each other, until [`Loop::uncork_sends`].
     pub(super) fn cork_sends(&mut self, udp: Udp) {
         if let Some(slot) = self.udps.get_mut(udp.0) {
-            slot.sends.is_corked = true;
+            // Those that go before the wait do so anyway.
+            slot.sends.is_corked = !slot.sends_by_wait(&self.operations);
         }
     }
 
@@ -329,8 +238,9 @@ impl<B: Backend> Loop<B> {
     /// Sends what waits for others to be sent with: they must not be affected by what the
     /// caller is about to do to the socket.
     pub(super) fn flush_sends(&mut self, udp: Udp) {
-        if self.udps.get(udp.0).is_some_and(|slot| slot.sends.is_corked && slot.sends.any_unsent())
-        {
+        let Some(slot) = self.udps.get(udp.0) else { return };
+        let Sends { is_corked, in_outbox, .. } = slot.sends;
+        if (is_corked || in_outbox) && slot.sends.any_unsent() {
             self.send_unsent(udp, usize::MAX);
             self.tell_sends_later(udp);
         }

@@ -12,7 +12,7 @@ use socket2::{SockAddr, Socket};
 
 use super::names::address;
 use super::{BATCH, Incoming, LARGEST, Outgoing, PIECES, send};
-use crate::sys::control::{Control, integer, messages};
+use crate::sys::control::{Control, Message, integer, messages};
 
 /// From one datagram's memory to the next: the beginnings, which all datagrams use, must
 /// not compete for the same few lines of a cache. Memory that no datagram has reached is
@@ -139,21 +139,42 @@ impl Datagrams {
         };
         if header.msg_hdr.msg_controllen > 0 {
             // SAFETY: filled by the last call; the control memory is this batch's.
-            for (level, kind, data) in unsafe { messages(&header.msg_hdr) } {
-                match (level, kind) {
-                    (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                        // One byte for IP version 4, an integer that small for version 6.
-                        let class = integer(data).or_else(|| data.first().map(|&tos| tos.into()));
-                        incoming.ecn = class.map(|class| class as u8 & 0b11);
-                    }
-                    (libc::SOL_UDP, libc::UDP_GRO) => {
-                        incoming.segment_size = integer(data).map(|size| size as usize);
-                    }
-                    _ => {}
-                }
+            for message in unsafe { messages(&header.msg_hdr) } {
+                note(&mut incoming, message);
             }
         }
         incoming
+    }
+}
+
+/// Notes what a control message says about a datagram.
+fn note(incoming: &mut Incoming<'_>, (level, kind, data): Message<'_>) {
+    match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            // One byte for IP version 4, an integer that small for version 6.
+            let class = integer(data).or_else(|| data.first().map(|&tos| tos.into()));
+            incoming.ecn = class.map(|class| class as u8 & 0b11);
+        }
+        (libc::SOL_UDP, libc::UDP_GRO) => {
+            incoming.segment_size = integer(data).map(|size| size as usize);
+        }
+        _ => {}
+    }
+}
+
+/// Notes what the first `length` bytes of control messages say about a datagram.
+pub(super) fn note_controls(incoming: &mut Incoming<'_>, bytes: &[u8], length: usize) {
+    // Where they are they need not be aligned.
+    let mut control = Control([0; CONTROL]);
+    let length = length.min(bytes.len()).min(CONTROL);
+    control.0[..length].copy_from_slice(&bytes[..length]);
+    // SAFETY: all zeros are null pointers and no lengths.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = length as _;
+    // SAFETY: the kernel has written these bytes, and the copy is in this frame.
+    for message in unsafe { messages(&header) } {
+        note(incoming, message);
     }
 }
 

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use socket2::{SockAddr, Socket};
 
+pub(crate) mod lent;
+
 cfg_if::cfg_if! {
     if #[cfg(any(target_os = "linux", target_os = "android"))] {
         mod icmp;
@@ -13,6 +15,7 @@ cfg_if::cfg_if! {
         mod options;
         pub(crate) use icmp::{next_report, set_reported};
         pub(crate) use mmsg::{Datagrams, send_batch};
+        use mmsg::note_controls;
         pub(crate) use options::{
             join_source_v6, leave_source_v6, set_ecn, set_gro, set_receive_ecn, set_segment_size,
         };
@@ -24,8 +27,24 @@ cfg_if::cfg_if! {
             join_source_v6, leave_source_v6, next_report, set_ecn, set_gro, set_receive_ecn,
             set_reported, set_segment_size,
         };
+        use without::note_controls;
     }
 }
+
+cfg_if::cfg_if! {
+    if #[cfg(unix)] {
+        use libc::{AF_INET, AF_INET6, MSG_TRUNC};
+    } else {
+        use windows_sys::Win32::Networking::WinSock as winsock;
+        const AF_INET: i32 = winsock::AF_INET as i32;
+        const AF_INET6: i32 = winsock::AF_INET6 as i32;
+        const MSG_TRUNC: i32 = winsock::MSG_TRUNC as i32;
+    }
+}
+
+/// Whether an operation is a way to send a datagram in the system call that waits. Windows
+/// starts each by a call of its own, and that can as well be the call that sends.
+pub(crate) const SENT_BY_WAIT: bool = cfg!(unix);
 
 /// How many are received or sent by one call at most.
 pub(crate) const BATCH: usize = 32;

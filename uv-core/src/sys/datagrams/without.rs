@@ -5,11 +5,14 @@ use std::net::Ipv6Addr;
 
 use socket2::Socket;
 
-use super::Report;
+use super::{Incoming, Report};
 
 fn unsupported<T>(why: &str) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
+
+/// No control messages are asked for.
+pub(super) fn note_controls(_: &mut Incoming<'_>, _: &[u8], _: usize) {}
 
 pub(crate) fn set_reported(_: &Socket, _: bool) -> io::Result<()> {
     unsupported("only Linux tells which datagram the network reports an error about")

@@ -153,3 +153,30 @@ pub fn closing_cancels_what_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
     finish(lp);
     Ok(())
 }
+
+/// A close cancels what waits also when the loop has run meanwhile, and the kernel may have got
+/// the first of it.
+pub fn closing_cancels_what_is_in_flight<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for turns in [1, 2, 5] {
+        let mut lp = new_loop(lab)?;
+        let ((sender, _receiver), told) = (patient_pair(&mut lp), Told::default());
+        send_many(&mut lp, sender, None, &told);
+        for _ in 0..turns {
+            run(&mut lp, RunMode::NoWait);
+        }
+        let went = told.len();
+        assert!((1..MANY as usize).contains(&went), "some went, and some wait");
+        let (log, told_at_close) = (told.clone(), Log::default());
+        let note = told_at_close.clone();
+        sender.close_with(&mut lp, move |_, _| note.push(log.len())).unwrap();
+        assert_eq!(told.len(), went, "nothing is told inside of the close");
+        run_out(&mut lp);
+        assert_eq!(told_at_close.take(), [MANY as usize], "all are told before");
+        let told = told.take();
+        assert!(told.iter().map(|&(number, _)| number).eq(0..MANY), "in order");
+        assert!(told[..went].iter().all(|(_, error)| error.is_none()));
+        assert!(told[went..].iter().all(|(_, error)| *error == Some(ECANCELED)));
+        finish(lp);
+    }
+    Ok(())
+}
