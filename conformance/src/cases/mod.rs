@@ -743,6 +743,8 @@ macro_rules! __list_of_cases {
                 a_cancel_prevents_or_is_too_late
                 what_has_begun_cannot_be_cancelled
                 what_is_in_memory_is_read_at_once
+                many_reads_on_one_thread_keep_their_order
+                reads_of_two_loops_on_one_thread
                 a_file_in_use_stays_open
                 a_callback_may_close_its_file
                 a_loop_may_go_before_its_operations

@@ -124,6 +124,10 @@ impl<T: IoBufMut + Send> Task for Reading<T> {
         sys::read_cached(&self.file, &self.slices, self.offset?)
     }
 
+    fn is_brief(&self) -> bool {
+        self.offset.is_some() && sys::is_brief(&self.slices)
+    }
+
     fn kind(&mut self) -> Option<OpKind> {
         Some(OpKind::Read)
     }

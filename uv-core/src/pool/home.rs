@@ -1,36 +1,33 @@
 //! Where jobs go when they are done: back to the loop they came from.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicPtr;
 
-use super::job::{Job, Pushed};
+use super::job::Job;
+use super::list::{Chain, List, Pushed};
 use crate::notify::{Notes, Notifier};
 
 /// The jobs that workers have handed back to one loop, and how to tell it.
 #[derive(Debug)]
 pub(crate) struct Home {
-    /// A list without a lock: workers push, the loop takes it whole. Its end says so when
-    /// nobody will come for them any more.
-    done: AtomicPtr<()>,
+    done: List,
     notifier: Arc<Notifier>,
 }
 
 impl Home {
     pub(crate) fn new(notifier: Arc<Notifier>) -> Home {
-        Home { done: AtomicPtr::default(), notifier }
+        Home { done: List::default(), notifier }
     }
 
-    /// Hands a job back. Only the first of a batch wakes the loop.
-    pub(crate) fn hand_back(&self, job: Job) {
-        job.handed_back();
-        // If waking fails, the loop finds the job when it next looks, or the next one that is
-        // handed back tries again.
+    /// Hands jobs back. Only the first of a batch wakes the loop.
+    pub(super) fn hand_back(&self, jobs: Chain) {
+        // If waking fails, the loop finds the jobs when it next looks, or the next one that
+        // is handed back tries again.
         let notifier = &self.notifier;
-        let _ = match job.push(&self.done) {
+        let _ = match self.done.push(jobs) {
             Pushed::First => notifier.notify(Notes::WORK),
             Pushed::Behind => notifier.renew(),
-            Pushed::Refused => {
-                discard(job);
+            Pushed::Refused(jobs) => {
+                jobs.for_each(discard);
                 Ok(())
             }
         };
@@ -38,13 +35,13 @@ impl Home {
 
     /// Appends the jobs that were handed back to `jobs`, the first of them last.
     pub(crate) fn take(&self, jobs: &mut Vec<Job>) {
-        Job::take_list(&self.done, jobs);
+        self.done.take(jobs);
     }
 
     /// The loop is gone: nobody will come any more.
     pub(crate) fn close(&self) {
         let mut jobs = Vec::new();
-        Job::end_list(&self.done, &mut jobs);
+        self.done.end(&mut jobs);
         jobs.into_iter().for_each(discard);
     }
 }

@@ -239,6 +239,7 @@ struct Block {
     /// The next in the list of those handed back.
     next: AtomicPtr<Block>,
     lane: UnsafeCell<Lane>,
+    brief: UnsafeCell<bool>,
     request: UnsafeCell<Token>,
     deeds: UnsafeCell<&'static Deeds>,
     room: UnsafeCell<Room>,
@@ -276,6 +277,7 @@ impl Job {
             holders: AtomicU8::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             lane: UnsafeCell::new(Lane::Cpu),
+            brief: UnsafeCell::new(false),
             request: UnsafeCell::new(Token::new(0, 0)),
             deeds: UnsafeCell::new(&NOTHING),
             room: UnsafeCell::new(Room::uninit()),
@@ -295,22 +297,30 @@ impl Job {
         W: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.fill_with(lane, request, work, const { &Deeds::of_closure::<W, T>() });
+        self.fill_with((lane, false), request, work, const { &Deeds::of_closure::<W, T>() });
         self.queue();
     }
 
     /// Fills a job that nobody else holds with a task, which is [lent](Job::lend) or
     /// [queued](Job::queue) next.
     pub(crate) fn fill_with_task<A: Task>(&self, request: Token, task: A) {
-        let running = Running::new(task);
-        self.fill_with(Lane::Cpu, request, running, const { &Deeds::of_task::<A>() });
+        let how = (Lane::Cpu, task.is_brief());
+        self.fill_with(how, request, Running::new(task), const { &Deeds::of_task::<A>() });
     }
 
-    fn fill_with<V>(&self, lane: Lane, request: Token, value: V, deeds: &'static Deeds) {
+    fn fill_with<V>(
+        &self,
+        (lane, brief): (Lane, bool),
+        request: Token,
+        value: V,
+        deeds: &'static Deeds,
+    ) {
         let block = self.block();
         debug_assert_eq!(block.holders.load(Ordering::Relaxed), 0);
         // SAFETY: nobody else holds the block.
         unsafe { *block.lane.get() = lane };
+        // SAFETY: nobody else holds the block.
+        unsafe { *block.brief.get() = brief };
         // SAFETY: nobody else holds the block.
         unsafe { *block.request.get() = request };
         // SAFETY: nobody else holds the block.
@@ -401,6 +411,12 @@ impl Job {
         unsafe { *self.block().lane.get() }
     }
 
+    /// True if it takes little time, when it [blocks nobody](Job::run_at_once).
+    pub(crate) fn is_brief(&self) -> bool {
+        // SAFETY: written only by `fill`, when nobody else holds the block.
+        unsafe { *self.block().brief.get() }
+    }
+
     pub(crate) fn request(&self) -> Token {
         // SAFETY: written only by `fill`, when nobody else holds the block.
         unsafe { *self.block().request.get() }
@@ -411,24 +427,58 @@ impl Job {
         unsafe { *self.block().deeds.get() }
     }
 
-    /// For a worker that has taken it from the queue: runs it and hands it back, or lets
-    /// go of it if it was cancelled. `home` is where the last one was handed back to.
-    pub(crate) fn run_and_hand_back(self, home: &mut Option<Arc<Home>>) {
-        let block = self.block();
-        let taken =
-            block.state.compare_exchange(QUEUED, RUNNING, Ordering::AcqRel, Ordering::Acquire);
-        if taken.is_err() {
-            return self.let_go();
+    /// Where it is handed back to.
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.block().home
+    }
+
+    /// The next in a list. That of a job that is in none means nothing.
+    pub(super) fn next(&self) -> Option<Job> {
+        NonNull::new(self.block().next.load(Ordering::Relaxed)).map(Job)
+    }
+
+    pub(super) fn set_next(&self, next: Option<Job>) {
+        let next = next.map_or(ptr::null_mut(), |job| job.0.as_ptr());
+        self.block().next.store(next, Ordering::Relaxed);
+    }
+
+    /// As the head of a list has it.
+    pub(super) fn into_raw(self) -> *mut () {
+        self.0.as_ptr().cast()
+    }
+
+    /// What [`into_raw`](Job::into_raw) gave; `None` for null.
+    pub(super) fn from_raw(raw: *mut ()) -> Option<Job> {
+        NonNull::new(raw).map(|block| Job(block.cast()))
+    }
+
+    /// For a worker that has taken it from the queue: false if it was cancelled, and then it
+    /// is let go of.
+    pub(crate) fn begin(self) -> bool {
+        let (state, after) = (&self.block().state, Ordering::Acquire);
+        let begun = state.compare_exchange(QUEUED, RUNNING, Ordering::AcqRel, after).is_ok();
+        if !begun {
+            self.let_go();
         }
-        // Once handed back the job may go, and its home with it: hence one's own.
-        let home = match home {
-            Some(home) if Arc::ptr_eq(home, &block.home) => home,
-            other => other.insert(Arc::clone(&block.home)),
-        };
-        // SAFETY: the room holds the closure; while RUNNING it is the worker's alone.
-        unsafe { (self.deeds().run)(block.room.get()) };
-        block.state.store(DONE, Ordering::Release);
-        home.hand_back(self);
+        begun
+    }
+
+    /// For the worker that has begun it: runs it.
+    pub(crate) fn run(&self) {
+        // SAFETY: the room holds what has not run; while RUNNING it is the worker's alone.
+        unsafe { (self.deeds().run)(self.block().room.get()) };
+        self.block().state.store(DONE, Ordering::Release);
+    }
+
+    /// For the worker that has begun it: runs it if that blocks nobody. False if it may, and
+    /// then it is still to be run.
+    pub(crate) fn run_at_once(&self) -> bool {
+        // SAFETY: the room holds what has not run; while RUNNING it is the worker's alone.
+        let done = unsafe { (self.deeds().at_once)(self.block().room.get()) };
+        if done {
+            self.block().state.store(DONE, Ordering::Release);
+        }
+        done
     }
 
     /// For the loop: prevents it from running, if it has not begun.
@@ -511,55 +561,4 @@ impl Job {
         // SAFETY: made by `Box::leak`; the caller is the last holder.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
-
-    /// Pushes onto a list whose head is `head`.
-    pub(crate) fn push(self, head: &AtomicPtr<()>) -> Pushed {
-        let mut first = head.load(Ordering::Relaxed);
-        loop {
-            if first == ENDED {
-                return Pushed::Refused;
-            }
-            self.block().next.store(first.cast(), Ordering::Relaxed);
-            let new = self.0.as_ptr().cast();
-            match head.compare_exchange_weak(first, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if first.is_null() => return Pushed::First,
-                Ok(_) => return Pushed::Behind,
-                Err(now) => first = now,
-            }
-        }
-    }
-
-    /// Takes a list whole and appends it to `jobs`, last pushed first.
-    pub(crate) fn take_list(head: &AtomicPtr<()>, jobs: &mut Vec<Job>) {
-        Job::replace_list(head, ptr::null_mut(), jobs);
-    }
-
-    /// As [`take_list`](Job::take_list), and from now on nothing can be pushed.
-    pub(crate) fn end_list(head: &AtomicPtr<()>, jobs: &mut Vec<Job>) {
-        Job::replace_list(head, ENDED, jobs);
-    }
-
-    fn replace_list(head: &AtomicPtr<()>, by: *mut (), jobs: &mut Vec<Job>) {
-        let mut next = head.swap(by, Ordering::AcqRel);
-        while next != ENDED
-            && let Some(block) = NonNull::new(next)
-        {
-            let job = Job(block.cast());
-            next = job.block().next.load(Ordering::Relaxed).cast();
-            jobs.push(job);
-        }
-    }
-}
-
-/// The head of a list that nothing can be pushed onto.
-const ENDED: *mut () = NonNull::dangling().as_ptr();
-
-/// What became of a push.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pushed {
-    /// The list was empty.
-    First,
-    Behind,
-    /// The list has ended, and the job is still the caller's.
-    Refused,
 }

@@ -2,12 +2,15 @@
 //!
 //! One queue, one lock. What costs in such a pool is waking: so a thread is woken only if
 //! one sleeps and none is on its way already, a woken thread wakes the next if there is
-//! more to do, and threads look for more work before they sleep.
+//! more to do, and threads look for more work before they sleep. Jobs that do not block are
+//! taken several at a time, and told together.
 
 mod home;
 mod job;
+mod list;
 mod queue;
 mod task;
+mod worker;
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,6 +59,8 @@ struct Shared {
     state: Mutex<State>,
     work: Condvar,
     threads: usize,
+    /// As many threads as there are cores: no more are woken for jobs that do not block.
+    brief_limit: usize,
 }
 
 #[derive(Debug)]
@@ -63,6 +68,8 @@ struct State {
     queue: Queue,
     /// Threads that run a job.
     active: usize,
+    /// Threads that run brief jobs, and look for more before any of them could wait long.
+    brief: usize,
     /// Threads that wait for work.
     asleep: usize,
     /// A thread was woken and has not looked at the queue yet.
@@ -93,14 +100,17 @@ impl Pool {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let queue = Queue::new(threads);
-        let state = State { queue, active: 0, asleep: 0, waking: false, ending: false };
-        let shared = Shared { state: Mutex::new(state), work: Condvar::new(), threads };
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        let brief_limit = cores.min(threads);
+        let state = State { queue, active: 0, brief: 0, asleep: 0, waking: false, ending: false };
+        let shared =
+            Shared { state: Mutex::new(state), work: Condvar::new(), threads, brief_limit };
         let shared = Arc::new(shared);
         let end = Arc::new(End(Arc::clone(&shared)));
         for number in 0..threads {
             let worker = Arc::clone(&shared);
             let started =
-                thread::Builder::new().name("uv-worker".into()).spawn(move || worker.run_jobs());
+                thread::Builder::new().name("uv-worker".into()).spawn(move || worker::run(&worker));
             // A pool with fewer threads than asked for is slower; one without is none.
             if let Err(error) = started
                 && number == 0
@@ -160,48 +170,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes a thread if there is work for it, one sleeps, and none is on its way.
+    /// Wakes a thread if there is work for it, one sleeps, and none is on its way. Brief jobs
+    /// are no work for one more if there is a thread for them on each core.
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
-        if state.asleep > 0 && !state.waking && state.queue.has_work() {
+        let enough = state.brief >= self.brief_limit && state.queue.is_brief();
+        if state.asleep > 0 && !state.waking && !enough && state.queue.has_work() {
             state.waking = true;
             drop(state);
             self.work.notify_one();
-        }
-    }
-
-    /// What a thread does.
-    fn run_jobs(&self) {
-        let mut state = self.lock();
-        // Most jobs come from the same loop as the one before. Not kept while asleep, as it
-        // keeps a loop's waker.
-        let mut home = None;
-        loop {
-            let Some(job) = state.queue.pop() else {
-                if state.ending && state.queue.len() == 0 {
-                    return;
-                }
-                if home.is_some() {
-                    drop(state);
-                    home = None;
-                    state = self.lock();
-                    continue;
-                }
-                state.asleep += 1;
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.asleep -= 1;
-                state.waking = false;
-                continue;
-            };
-            // A job that is queued no longer is active.
-            state.active += 1;
-            let slow = job.lane() == Lane::Slow;
-            self.wake_one(state);
-            job.run_and_hand_back(&mut home);
-            state = self.lock();
-            state.active -= 1;
-            if slow {
-                state.queue.slow_ended();
-            }
         }
     }
 }

@@ -22,6 +22,12 @@ pub trait Task: Send + 'static {
         None
     }
 
+    /// True if to do it [at once](Task::at_once) takes a thread a few microseconds, so that it
+    /// is not worth while to tell of each by itself.
+    fn is_brief(&self) -> bool {
+        false
+    }
+
     /// Which kind of operation does it, so that nothing more is done where none does.
     fn kind(&mut self) -> Option<OpKind> {
         self.op().map(|op| op.kind())

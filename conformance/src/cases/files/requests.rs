@@ -267,6 +267,85 @@ pub fn what_is_in_memory_is_read_at_once<T: Backend>(_lab: &Lab<T>) -> Verdict {
     Err(crate::Skip::because("only Linux says whether a read would block"))
 }
 
+/// Many small reads on one thread, which may take several at a time: each gives its part, in
+/// the order of their starts, those at the end of the file and other work among them; those
+/// that are cancelled give their memory back.
+pub fn many_reads_on_one_thread_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const READS: usize = 300;
+    let (mut lp, dir) = (new_loop(lab)?, Directory::new());
+    let content: String = (0..READS).map(|at| char::from(b' ' + (at % 90) as u8)).collect();
+    let file = file_of(std::fs::File::open(dir.file("file", &content)).expect("a file"));
+    let (pool, gate) = busy_pool(&mut lp);
+    let (log, count) = (Log::default(), Count::default());
+    let mut ends = Vec::new();
+    for number in 0..READS {
+        // Every seventh is at the end of the file, and has less to read than it could.
+        let at = if number % 7 == 0 { READS - 1 } else { number };
+        let (told, counted) = (log.clone(), count.clone());
+        let read = fs::read_at(&file, vec![0; 2], at as u64);
+        let started = read.start_on(&mut lp, &pool, move |_, (count, buf)| {
+            assert_eq!(buf.len(), 2, "the memory comes back");
+            match count {
+                Ok(count) => told.push((number, buf[..count].to_vec())),
+                Err(error) => assert!(is_cancelled::<()>(Err(error)) && number % 11 == 5),
+            }
+            counted.count();
+        });
+        let request = started.expect("it starts");
+        if number % 11 == 5 {
+            request.cancel(&mut lp).expect("it has not begun");
+        } else {
+            ends.push((number, content.as_bytes()[at..READS.min(at + 2)].to_vec()));
+        }
+        if number % 31 == 3 {
+            let (told, entry) = (log.clone(), (READS + number, Vec::new()));
+            ends.push(entry.clone());
+            let work = lp.queue_work_on(&pool, Lane::Cpu, || (), move |_, _| told.push(entry));
+            work.expect("queued work");
+        }
+    }
+    gate.open();
+    run_to_the_end(&mut lp);
+    assert_eq!(count.get(), READS as u64);
+    let told = log.take();
+    let order = told.iter().zip(&ends).position(|(told, end)| told != end);
+    assert_eq!((told.len(), order), (ends.len(), None), "the first that is out of order");
+    Ok(())
+}
+
+/// Small reads of two loops on one thread come home, each to its own.
+pub fn reads_of_two_loops_on_one_thread<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, mut other, dir) = (new_loop(lab)?, new_loop(lab)?, Directory::new());
+    let file = file_of(std::fs::File::open(dir.file("file", "text")).expect("a file"));
+    let (pool, gate) = busy_pool(&mut lp);
+    let (log, others, third) = (Log::default(), Log::default(), Log::default());
+    let mut gone = new_loop(lab)?;
+    for number in 0..120 {
+        let (at, told) = match number % 5 {
+            0 | 3 => (&mut lp, log.clone()),
+            4 => (&mut gone, third.clone()),
+            _ => (&mut other, others.clone()),
+        };
+        let read = fs::read_at(&file, vec![0; 4], 0);
+        let started = read.start_on(at, &pool, move |_, (count, buf)| {
+            told.push((number, count.expect("a read"), buf));
+        });
+        started.expect("it starts");
+    }
+    drop(gone);
+    gate.open();
+    run_to_the_end(&mut other);
+    run_to_the_end(&mut lp);
+    let read = |numbers: &[usize]| -> Vec<_> {
+        let of = |number: &usize| numbers.contains(&(number % 5));
+        (0..120).filter(of).map(|number| (number, 4, b"text".to_vec())).collect()
+    };
+    assert_eq!(log.take(), read(&[0, 3]));
+    assert_eq!(others.take(), read(&[1, 2]));
+    assert_eq!(third.len(), 0, "a loop that is gone calls nobody back");
+    Ok(())
+}
+
 /// A file that is in use is not closed under who uses it.
 pub fn a_file_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());

@@ -63,6 +63,15 @@ cfg_if::cfg_if! {
         /// No more than this is copied in the loop's thread: as much as a stream reads at a time.
         const AT_ONCE: usize = 64 * 1024;
 
+        /// As much is copied in a few microseconds.
+        const BRIEF: usize = 16 * 1024;
+
+        /// True if what is [in memory](read_cached) is read so quickly that several such reads
+        /// may wait for each other.
+        pub(crate) fn is_brief(slices: &Slices) -> bool {
+            (1..=BRIEF).contains(&slices.bytes())
+        }
+
         /// Reads what the kernel has in memory (`RWF_NOWAIT`, Linux 4.14). `None` if that is
         /// not all that is asked for, or much, or if there is anything else to say: whoever
         /// may block finds out.
@@ -90,6 +99,10 @@ cfg_if::cfg_if! {
             (usize::try_from(read) == Ok(bytes)).then_some(bytes)
         }
     } else {
+        pub(crate) fn is_brief(_: &Slices) -> bool {
+            false
+        }
+
         /// No other system says whether reading would block.
         pub(crate) fn read_cached(_: &File, _: &Slices, _: u64) -> Option<usize> {
             None

@@ -81,6 +81,10 @@ pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Re
     }
 }
 
+pub(crate) fn is_brief(_: &Slices) -> bool {
+    false
+}
+
 /// No call of Windows says whether reading would block.
 pub(crate) fn read_cached(_: &File, _: &Slices, _: u64) -> Option<usize> {
     None
