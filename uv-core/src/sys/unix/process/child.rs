@@ -52,9 +52,16 @@ impl Plan {
                 *source = check(unsafe { libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, count) })?;
             }
         }
+        let mut null_to_write = None;
         for (target, end) in (0..).zip(&self.ends) {
             match *end {
-                ChildEnd::Ignore if target < 3 => open_null(target)?,
+                ChildEnd::Ignore if target < 3 => match null_to_write {
+                    Some(opened) => place(opened, target)?,
+                    None => {
+                        open_null(target)?;
+                        null_to_write = (target > 0).then_some(target);
+                    }
+                },
                 ChildEnd::Ignore => {
                     // SAFETY: no memory is passed. It may not be open.
                     unsafe { libc::close(target) };
@@ -129,12 +136,16 @@ fn unblock_signals() {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) };
 }
 
+/// Makes `target` the null device. Its number is free then, and most of the time the lowest
+/// that is, which is what is opened.
 fn open_null(target: libc::c_int) -> Result<(), Errno> {
     let mode = if target == 0 { libc::O_RDONLY } else { libc::O_RDWR };
+    // SAFETY: no memory is passed. It may not be open.
+    unsafe { libc::close(target) };
     // SAFETY: the path ends with a NUL.
-    let fd = check(unsafe { libc::open(c"/dev/null".as_ptr(), mode | libc::O_CLOEXEC) })?;
-    place(fd, target)?;
+    let fd = check(unsafe { libc::open(c"/dev/null".as_ptr(), mode) })?;
     if fd != target {
+        place(fd, target)?;
         // SAFETY: it was opened above.
         unsafe { libc::close(fd) };
     }
