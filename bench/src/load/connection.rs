@@ -1,8 +1,10 @@
 //! One connection of a client: what it sends, and what it should get back.
 
 use std::collections::VecDeque;
+use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -113,6 +115,17 @@ impl Connection {
             }
         }
         Ok(new)
+    }
+
+    /// How many requests the server has answered: also those whose answers wait to be read.
+    pub(super) fn served(&self, bytes: usize) -> io::Result<u64> {
+        let mut unread: c_int = 0;
+        // SAFETY: the kernel writes to `unread` during the call only.
+        let failed = unsafe { libc::ioctl(self.stream.as_raw_fd(), libc::FIONREAD, &mut unread) };
+        if failed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((self.received + unread as u64) / bytes as u64)
     }
 
     /// What was received is what was sent, in order.

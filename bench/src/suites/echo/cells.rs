@@ -25,6 +25,9 @@ impl Window {
     }
 }
 
+/// So many requests in flight take as long as a window until each had its turn.
+const MANY: usize = 4_096;
+
 pub(super) fn echo(scale: Scale) -> Vec<Scenario> {
     const SMALL: usize = 64;
     const LARGE: usize = 16 * 1024;
@@ -42,8 +45,14 @@ pub(super) fn echo(scale: Scale) -> Vec<Scenario> {
     cells.map(|cell| echo_scenario(cell, Window::of(scale))).collect()
 }
 
-fn echo_scenario((connections, bytes, depth): (usize, usize, usize), window: Window) -> Scenario {
+fn echo_scenario(
+    (connections, bytes, depth): (usize, usize, usize),
+    mut window: Window,
+) -> Scenario {
     let least = if window.check { 3 } else { 1 };
+    if connections * depth >= MANY {
+        window.measured *= 2;
+    }
     let plan = Echo { connections, bytes, depth, least };
     let entrants = entrants(Service::Echo, window, move |server| {
         let outcome = load::echo(server, plan, window)?;
