@@ -33,7 +33,7 @@ impl<T> Table<T> {
     pub fn insert(&mut self, token: Token, value: T) -> Result<(), T> {
         let index = token.index() as usize;
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, || None);
+            self.grow(index + 1);
         }
         match &mut self.slots[index] {
             Some(_) => Err(value),
@@ -43,6 +43,19 @@ impl<T> Table<T> {
                 Ok(())
             }
         }
+    }
+
+    /// Makes room for so many. Many have memory of their own from the system: what is not used of
+    /// that costs nothing, and it grows where it lies, where smaller pieces would leave holes
+    /// behind each time.
+    fn grow(&mut self, len: usize) {
+        const MANY: usize = 8 * 1024;
+        const OWN: usize = 256 * 1024;
+        let size = size_of::<Option<(u32, T)>>();
+        if len > self.slots.capacity() && len * size >= MANY {
+            self.slots.reserve(OWN / size);
+        }
+        self.slots.resize_with(len, || None);
     }
 
     /// The live value for `token`, if any.

@@ -52,20 +52,19 @@ impl<T> Arena<T> {
 
     /// By a quarter if slots are large: twice as many would mostly be room.
     ///
-    /// Large ones, if they are many, have memory of their own from the system. What is not used of
-    /// that costs nothing, and it grows where it lies, where smaller pieces would leave holes
-    /// behind each time.
+    /// Many have memory of their own from the system. What is not used of that costs nothing, and
+    /// it grows where it lies, where smaller pieces would leave holes behind each time.
     #[cold]
     fn grow(&mut self) {
         const LARGE: usize = 64;
         const MANY: usize = 8 * 1024;
         const OWN: usize = 256 * 1024;
         let (len, size) = (self.slots.len(), size_of::<Slot<T>>());
+        let least = if len * size < MANY { 4 } else { OWN / size };
         if size > LARGE {
-            let least = if len * size < MANY { 4 } else { OWN / size };
             self.slots.reserve_exact((len / 4).max(least));
         } else {
-            self.slots.reserve(1);
+            self.slots.reserve(least);
         }
     }
 
