@@ -92,6 +92,7 @@ pub fn tell_what_was_asked_for<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(await_told(&mut lp, &told, READABLE), READABLE, "nobody asked to write");
 
     shrink_buffers(&near);
+    shrink_buffers(&far);
     fill(&*near);
     drain(&*near);
     start(poll, &mut lp, READABLE | WRITABLE, told.callback());

@@ -164,13 +164,19 @@ pub(crate) fn drain(mut from: impl Read) -> bool {
     }
 }
 
-/// Writes until no more fits, and gives how much did. Kernels enlarge buffers
-/// while they are being filled, so it goes on until nothing fits for a while.
+/// Writes until no more fits, and gives how much did.
 pub(crate) fn fill(mut to: impl Write) -> usize {
     let chunk = [0; 64 * 1024];
+    fill_by(|| to.write(&chunk))
+}
+
+/// Calls `write` until no more fits, and gives how much did. Kernels enlarge buffers while they
+/// are being filled, and may acknowledge 40 ms late: so it goes on until nothing has fit for
+/// longer than that.
+pub(crate) fn fill_by(mut write: impl FnMut() -> io::Result<usize>) -> usize {
     let (mut total, mut refused) = (0, 0);
-    while refused < 5 {
-        match to.write(&chunk) {
+    while refused < 30 {
+        match write() {
             Ok(count) => (total, refused) = (total + count, 0),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 refused += 1;

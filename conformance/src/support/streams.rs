@@ -2,14 +2,13 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
 
 use poll_core::Backend;
 use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, is_cancelled};
 
 use super::loops::{run, run_to_the_end, timer_in};
 use super::observe::{SHORT, SOON};
-use super::sources::tcp_pair;
+use super::sources::{fill_by, tcp_pair};
 use super::trace::Log;
 
 /// More than any kernel keeps for one connection.
@@ -106,19 +105,8 @@ pub(crate) type Connected<T, S> = Box<dyn FnOnce(&mut Loop<T>, S, io::Result<()>
 
 /// Writes until the kernel takes no more; returns how much it took.
 pub(crate) fn fill_up<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> usize {
-    let (chunk, mut total, mut refused) = ([7; 64 * 1024], 0, 0);
-    // Kernels enlarge buffers while they are being filled.
-    while refused < 5 {
-        match tcp.try_write(lp, &chunk) {
-            Ok(count) => (total, refused) = (total + count, 0),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-                refused += 1;
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
-    }
-    total
+    let chunk = [7; 64 * 1024];
+    fill_by(|| tcp.try_write(lp, &chunk))
 }
 
 /// How a request ended, in a word.
