@@ -112,7 +112,7 @@ impl Watch {
 
 /// For cases about which entry it was.
 pub(crate) fn needs_names_of_entries() -> Result<(), Skip> {
-    if cfg!(any(target_os = "linux", target_os = "android", windows)) {
+    if cfg!(any(target_os = "linux", target_os = "android", target_os = "macos", windows)) {
         return Ok(());
     }
     Err(Skip::because("kqueue does not say which entry of a directory has changed"))
@@ -120,7 +120,7 @@ pub(crate) fn needs_names_of_entries() -> Result<(), Skip> {
 
 /// For cases about directories below.
 pub(crate) fn needs_trees() -> Result<(), Skip> {
-    if cfg!(any(target_os = "linux", target_os = "android", windows)) {
+    if cfg!(any(target_os = "linux", target_os = "android", target_os = "macos", windows)) {
         return Ok(());
     }
     Err(Skip::because("kqueue does not watch recursively"))

@@ -36,6 +36,8 @@ pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing};
+#[cfg(target_os = "macos")]
+pub(crate) use fs_event::Inbox;
 pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};
 pub(crate) use fs_poll::FsPollSlot;
 #[cfg(windows)]

@@ -20,7 +20,7 @@ pub(crate) enum What {
     Renamed,
     Changed,
     #[cfg_attr(
-        not(any(target_os = "linux", target_os = "android", windows)),
+        not(any(test, target_os = "linux", target_os = "android", target_os = "macos", windows)),
         expect(dead_code, reason = "kqueue loses nothing: it tells that, and not what")
     )]
     Lost,
