@@ -30,6 +30,14 @@ fn polling<T: Backend>(lp: &mut Loop<T>, path: &Path, log: &Log<Told>) -> FsPoll
     poll
 }
 
+/// Runs until the look that is under way is over: then the loop waits for the time of the next.
+fn look_is_over<T: Backend>(lp: &mut Loop<T>) {
+    run(lp, RunMode::NoWait);
+    while lp.backend_timeout().is_none() {
+        run(lp, RunMode::Once);
+    }
+}
+
 fn told(previous: Stat, current: io::Result<Stat>) -> Told {
     (previous.size, current.map(|stat| stat.size).map_err(|error| error.kind()))
 }
@@ -42,8 +50,9 @@ fn next<T: Backend>(lp: &mut Loop<T>, log: &Log<Told>) -> Vec<Told> {
     log.take()
 }
 
-/// Runs for as long as many looks take.
+/// Runs for as long as many looks take, and until the first is over: threads may be busy.
 fn many_looks<T: Backend>(lp: &mut Loop<T>) {
+    look_is_over(lp);
     let count = Count::default();
     let counts = count.clone();
     timer_in(lp, INTERVAL * 30, move |lp, timer| {
