@@ -8,7 +8,7 @@ use uv_core::fs::{self, CopyFlags};
 use super::{CREATE, READ, WRITE, ask, open, refusal};
 use crate::support::disks::{on_a_small_disk, without_privileges};
 use crate::support::files::Directory;
-use crate::support::limits::{open_descriptors, without_descriptors};
+use crate::support::limits::{open_descriptors, settled_descriptors, without_descriptors};
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
@@ -139,7 +139,7 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
     let path = dir.file("file", "text");
     // The process's pool, and whatever else is made once, is there after this.
     ask(&mut new_loop(lab)?, fs::stat(&path)).expect("a file");
-    let before = open_descriptors()?;
+    let before = settled_descriptors()?;
     for _ in 0..10 {
         let mut lp = new_loop(lab)?;
         let file = open(&mut lp, &path, READ);

@@ -7,7 +7,7 @@ use uv_core::{Command, Loop, Process};
 
 use crate::support::children::{code, each_way, no_children, run_child};
 use crate::support::files::Directory;
-use crate::support::limits::{open_descriptors, without_descriptors};
+use crate::support::limits::{open_descriptors, settled_descriptors, without_descriptors};
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::program::child;
 use crate::{Lab, Verdict};
@@ -17,7 +17,7 @@ use crate::{Lab, Verdict};
 fn fails<T: Backend>(lp: &mut Loop<T>, command: Command<'_>) -> Vec<io::Error> {
     let mut errors = Vec::new();
     for command in each_way(command) {
-        let before = open_descriptors().ok();
+        let before = settled_descriptors().ok();
         let failed = Process::spawn(lp, &command, |_, _, _| panic!("there is no child"));
         errors.push(failed.expect_err("there is nothing to run"));
         assert!(lp.walk().is_empty(), "there is no handle");
@@ -117,7 +117,7 @@ pub fn out_of_descriptors_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     for command in &ways {
         assert_eq!(run_child(&mut lp, command), code(0));
     }
-    let before = open_descriptors()?;
+    let before = settled_descriptors()?;
     let failed = without_descriptors(|| {
         let try_one = |command| Process::spawn(&mut lp, command, |_, _, _| {}).err();
         ways.iter().map(try_one).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use uv_core::{Handle, RunMode};
 #[cfg(unix)]
 use crate::support::children::{code, run_child};
 use crate::support::children::{each_way, no_children, runs, spawn};
-use crate::support::limits::open_descriptors;
+use crate::support::limits::settled_descriptors;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::program::child;
 use crate::support::trace::Log;
@@ -83,19 +83,6 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
     round(Some(before))?;
     assert_eq!(settled_descriptors()?, before);
     Ok(())
-}
-
-/// How many descriptors are open, when those who wait for abandoned children are done.
-fn settled_descriptors() -> Result<usize, crate::Skip> {
-    let mut count = open_descriptors()?;
-    loop {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let now = open_descriptors()?;
-        if now == count {
-            return Ok(count);
-        }
-        count = now;
-    }
 }
 
 /// A child that is not the loop's is not waited for, even if it ends beside one that is.

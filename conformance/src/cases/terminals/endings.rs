@@ -4,7 +4,7 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, Stream, Tty, TtyMode};
 
 use super::traffic::reading;
-use crate::support::limits::open_descriptors;
+use crate::support::limits::{open_descriptors, settled_descriptors};
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::ptys::Pty;
 use crate::support::streams::{finish, outcome, run_until};
@@ -123,7 +123,7 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
         Ok(())
     };
     round()?; // What is made once and kept for the whole process is made now.
-    let before = open_descriptors()?;
+    let before = settled_descriptors()?;
     for _ in 0..20 {
         round()?;
     }

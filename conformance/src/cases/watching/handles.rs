@@ -9,7 +9,7 @@ use poll_core::Backend;
 use uv_core::{FsEvent, FsEventFlags, Handle, RunMode};
 
 use crate::support::files::Directory;
-use crate::support::limits::open_descriptors;
+use crate::support::limits::{open_descriptors, settled_descriptors};
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::streams::{finish, refusal, run_a_moment, run_until};
 use crate::support::trace::Count;
@@ -304,7 +304,7 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
     };
     // The first may leave what the system keeps for the process.
     round()?;
-    let before = open_descriptors()?;
+    let before = settled_descriptors()?;
     for _ in 0..10 {
         round()?;
     }

@@ -36,7 +36,7 @@ mod linux {
     use crate::Skip;
     use crate::support::child::Child;
     use crate::support::files::Directory;
-    use crate::support::limits::{open_descriptors, without_descriptors};
+    use crate::support::limits::{open_descriptors, settled_descriptors, without_descriptors};
     use crate::support::loops::new_loop;
     use crate::support::observe::SOON;
     use crate::support::streams::{finish, refusal};
@@ -139,7 +139,7 @@ mod linux {
     /// there is one again. The same is true of the kernel's limit on instances.
     pub fn out_of_descriptors_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
         let (mut lp, directory) = (new_loop(lab)?, Directory::new());
-        let (handle, before) = (FsEvent::new(&mut lp), open_descriptors()?);
+        let (handle, before) = (FsEvent::new(&mut lp), settled_descriptors()?);
         let refused = without_descriptors(|| {
             handle.start(&mut lp, directory.root(), FsEventFlags::empty(), |_, _, _| {})
         })?;

@@ -10,7 +10,7 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, PendingKind, Pipe, RunMode, Stream};
 
 use crate::support::files::Directory;
-use crate::support::limits::{open_descriptors, without_descriptors};
+use crate::support::limits::{open_descriptors, settled_descriptors, without_descriptors};
 use crate::support::loops::{new_loop, run};
 use crate::support::observe::SOON;
 use crate::support::rights::send_descriptors;
@@ -69,7 +69,7 @@ pub fn out_of_descriptors_is_told_of_handles<T: Backend>(lab: &Lab<T>) -> Verdic
     })
     .unwrap();
     run(&mut lp, RunMode::NoWait);
-    let before = open_descriptors()?;
+    let before = settled_descriptors()?;
     send_descriptors(&far, b"lost", &[socket.as_raw_fd(); 3]);
     without_descriptors(|| run_until(&mut lp, "the bytes", |_| come.len() > 0))?;
     let (bytes, count) = come.take().pop().unwrap();
