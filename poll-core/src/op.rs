@@ -132,6 +132,7 @@ macro_rules! operations {
 
         impl Op {
             /// Which kind of operation this is.
+            #[inline]
             pub const fn kind(&self) -> OpKind {
                 match self {
                     $( Op::$name { .. } => OpKind::$name, )*

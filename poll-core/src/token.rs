@@ -33,6 +33,7 @@ impl Token {
     pub const MAX_GENERATION: u32 = 0x7fff_ffff;
 
     /// A token for slot `index`. Only the low 31 bits of `generation` count.
+    #[inline]
     pub const fn new(index: u32, generation: u32) -> Token {
         Token::from_u64(((generation & Self::MAX_GENERATION) as u64) << 32 | index as u64)
     }
@@ -50,6 +51,7 @@ impl Token {
     }
 
     /// The token for the next use of the same slot.
+    #[inline]
     pub const fn next(self) -> Token {
         Token::new(self.index(), self.generation().wrapping_add(1))
     }

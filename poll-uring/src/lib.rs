@@ -368,7 +368,7 @@ impl Uring {
             let poll = opcode::PollAdd::new(Fd(self.waker.fd()), libc::POLLIN as u32);
             let poll = poll.multi(multishot).build().user_data(UserData::Bell.to_u64());
             // SAFETY: a poll points to no memory.
-            unsafe { self.ring.push(poll) }?;
+            unsafe { self.ring.push(&poll) }?;
             self.bell_armed = true;
         }
         if !self.outside_registered

@@ -37,6 +37,16 @@ struct Flight {
 }
 
 impl Flight {
+    #[inline]
+    fn of(op: Op, kind: OpKind) -> Flight {
+        let (interest, group) = match op {
+            Op::Poll { interest, .. } => (interest, 0),
+            Op::RecvMulti { group, .. } | Op::RecvMsgMulti { group, .. } => (Ready::NONE, group),
+            _ => (Ready::NONE, 0),
+        };
+        Flight { kind, interest, group, cancelled: false }
+    }
+
     /// True if something is kept for it.
     fn keeps(&self) -> bool {
         matches!(self.kind, OpKind::Close | OpKind::RecvMsgMulti)
@@ -84,18 +94,14 @@ impl Ops {
         op: Op,
     ) -> io::Result<()> {
         let kind = op.kind();
-        let headers = &mut self.headers;
-        let prepared = ring.performs(kind).then(|| prepare(op, headers)).flatten();
-        let (entry, flight, mut kept) = match prepared {
-            Some(prepared) => prepared,
-            None => {
-                let why = format!("this kernel does not perform {kind:?}: use readiness instead");
-                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-            }
-        };
-        if let Some(Kept::Doomed(_, number)) = &mut kept {
-            *number = ring.next_number();
+        if !ring.performs(kind) {
+            return Err(not_performed(kind));
         }
+        let mut kept = None;
+        let Some(entry) = self.entry(ring, op, &mut kept) else {
+            return Err(not_performed(kind));
+        };
+        let flight = Flight::of(op, kind);
         let group = flight.group;
         if self.flights.insert(token, flight).is_err() {
             let why = "an operation with this token is in flight";
@@ -105,17 +111,52 @@ impl Ops {
             // What was kept for another went with it.
             let _ = self.kept.insert(token, kept);
         }
-        let entry = self.without_copy(ring, op).unwrap_or(entry);
         let entry = entry.user_data(UserData::Operation(token).to_u64());
         let queued = prepare_group(ring, groups, kind, group)
             .and_then(|()| ring.tether())
             // SAFETY: the caller keeps what the operation names, and `kept`, until the last
             // completion, the header.
-            .and_then(|()| unsafe { ring.push(entry) });
+            .and_then(|()| unsafe { ring.push(&entry) });
         if queued.is_err() {
             self.forget(token);
         }
         queued
+    }
+
+    /// The entry for an operation, and what to keep for it. `None` for one that is not known
+    /// here.
+    #[inline]
+    fn entry(&mut self, ring: &Ring, op: Op, kept: &mut Option<Kept>) -> Option<squeue::Entry> {
+        Some(match op {
+            // Those that are asked for most.
+            Op::Send { source, buf } => {
+                let (ptr, len) = (buf.ptr.as_ptr(), buf.len);
+                // A peer that has gone is `EPIPE`, never a signal.
+                let flags = libc::MSG_NOSIGNAL;
+                if self.zero_copy.is_some_and(|least| len >= least)
+                    && ring.has(opcode::SendZc::CODE)
+                {
+                    opcode::SendZc::new(fd(source), ptr, len).flags(flags).build()
+                } else {
+                    opcode::Send::new(fd(source), ptr, len).flags(flags).build()
+                }
+            }
+            Op::RecvMulti { source, group } => opcode::RecvMulti::new(fd(source), group).build(),
+            Op::RecvMsgMulti { source, group, address_len, control_len } => {
+                let mut header = self.headers.pop().unwrap_or_default();
+                header.0.msg_namelen = address_len;
+                header.0.msg_controllen = control_len as _;
+                let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
+                *kept = Some(Kept::Header(header));
+                entry
+            }
+            Op::Close { source } => {
+                *kept = Some(Kept::Doomed(source.fd(), ring.next_number()));
+                opcode::Close::new(fd(source)).build()
+            }
+            Op::Read { .. } | Op::Write { .. } | Op::Statx { .. } => file_entry(op)?,
+            _ => socket_entry(op).or_else(|| file_entry(op))?,
+        })
     }
 
     /// The operation is over. What was kept for it may serve the next.
@@ -125,20 +166,6 @@ impl Ops {
             && let Some(Kept::Header(header)) = self.kept.remove(token)
         {
             self.headers.push(header);
-        }
-    }
-
-    /// The entry for a send that is large enough not to be copied.
-    fn without_copy(&self, ring: &Ring, op: Op) -> Option<squeue::Entry> {
-        match op {
-            Op::Send { source, buf }
-                if self.zero_copy.is_some_and(|least| buf.len >= least)
-                    && ring.has(opcode::SendZc::CODE) =>
-            {
-                let send = opcode::SendZc::new(fd(source), buf.ptr.as_ptr(), buf.len);
-                Some(send.flags(libc::MSG_NOSIGNAL).build())
-            }
-            _ => None,
         }
     }
 
@@ -283,40 +310,18 @@ fn needed(kind: OpKind) -> &'static [u8] {
     }
 }
 
-/// The entry for an operation, what to remember of it, and what to keep. `None` for one that is
-/// not known here.
-fn prepare(op: Op, headers: &mut Vec<Header>) -> Option<(squeue::Entry, Flight, Option<Kept>)> {
-    let mut flight = Flight { kind: op.kind(), interest: Ready::NONE, group: 0, cancelled: false };
-    let mut kept = None;
-    let entry = match op {
-        Op::Poll { source, interest } => {
-            flight.interest = interest;
-            opcode::PollAdd::new(fd(source), to_poll(interest)).build()
-        }
-        Op::RecvMulti { source, group } => {
-            flight.group = group;
-            opcode::RecvMulti::new(fd(source), group).build()
-        }
-        Op::RecvMsgMulti { source, group, address_len, control_len } => {
-            flight.group = group;
-            let mut header = headers.pop().unwrap_or_default();
-            header.0.msg_namelen = address_len;
-            header.0.msg_controllen = control_len as _;
-            let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
-            kept = Some(Kept::Header(header));
-            entry
-        }
-        Op::Close { source } => {
-            kept = Some(Kept::Doomed(source.fd(), 0));
-            opcode::Close::new(fd(source)).build()
-        }
-        _ => socket_entry(op).or_else(|| file_entry(op))?,
-    };
-    Some((entry, flight, kept))
+#[cold]
+fn not_performed(kind: OpKind) -> io::Error {
+    let why = format!("this kernel does not perform {kind:?}: use readiness instead");
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
+#[inline]
 fn socket_entry(op: Op) -> Option<squeue::Entry> {
     Some(match op {
+        Op::Poll { source, interest } => {
+            opcode::PollAdd::new(fd(source), to_poll(interest)).build()
+        }
         Op::Accept { listener } => {
             opcode::Accept::new(fd(listener), ptr::null_mut(), ptr::null_mut())
                 .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
@@ -335,10 +340,6 @@ fn socket_entry(op: Op) -> Option<squeue::Entry> {
             let message = message.0.as_ptr().cast();
             opcode::RecvMsg::new(fd(source), message).flags(flags as u32).build()
         }
-        // A peer that has gone is `EPIPE`, never a signal.
-        Op::Send { source, buf } => opcode::Send::new(fd(source), buf.ptr.as_ptr(), buf.len)
-            .flags(libc::MSG_NOSIGNAL)
-            .build(),
         Op::SendMsg { source, message, flags } => {
             let flags = (flags | libc::MSG_NOSIGNAL) as u32;
             opcode::SendMsg::new(fd(source), message.0.as_ptr().cast()).flags(flags).build()
@@ -355,6 +356,7 @@ fn socket_entry(op: Op) -> Option<squeue::Entry> {
     })
 }
 
+#[inline]
 fn file_entry(op: Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Read { source, bufs, offset } => match only(bufs) {

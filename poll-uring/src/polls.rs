@@ -159,7 +159,7 @@ impl Polls {
                 {
                     let slot = self.slots.take(token);
                     // SAFETY: a poll points to no memory.
-                    if let Err(error) = unsafe { ring.push(add(source, what, slot)) } {
+                    if let Err(error) = unsafe { ring.push(&add(source, what, slot)) } {
                         self.slots.free(slot);
                         return Err(error);
                     }

@@ -164,11 +164,11 @@ impl Ring {
     /// # Safety
     ///
     /// What the entry points to must stay valid until its last completion.
-    pub(crate) unsafe fn push(&mut self, entry: squeue::Entry) -> io::Result<()> {
+    pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         self.check_process()?;
         loop {
             // SAFETY: the caller keeps what the entry points to.
-            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+            if unsafe { self.uring.submission().push(entry) }.is_ok() {
                 self.pushed = self.pushed.wrapping_add(1);
                 return Ok(());
             }
@@ -186,7 +186,7 @@ impl Ring {
             entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         }
         // SAFETY: the entry points to no memory.
-        unsafe { self.push(entry) }
+        unsafe { self.push(&entry) }
     }
 
     /// Submits all that was pushed and waits for `want` completions. One system call;
@@ -251,9 +251,15 @@ impl Ring {
     /// than its owner may ask it to or wait for it. So a ring that has an owner also
     /// holds, as a registered file, the only writing end of a pipe: the kernel puts
     /// it after the last request, and then the reading end sees the end of file.
+    #[inline]
     pub(crate) fn tether(&mut self) -> io::Result<()> {
+        if self.tether.is_some() { Ok(()) } else { self.make_tether() }
+    }
+
+    #[cold]
+    fn make_tether(&mut self) -> io::Result<()> {
         self.check_process()?;
-        if self.tether.is_none() && self.uring.params().is_setup_single_issuer() {
+        if self.uring.params().is_setup_single_issuer() {
             let (read, write) = io::pipe()?;
             self.uring.submitter().register_files(&[write.as_raw_fd()])?;
             self.tether = Some(read);
@@ -431,7 +437,7 @@ mod tests {
     fn nop(ring: &mut Ring) {
         let entry = opcode::Nop::new().build().user_data(UserData::Poll(7).to_u64());
         // SAFETY: the entry points to no memory.
-        unsafe { ring.push(entry) }.unwrap();
+        unsafe { ring.push(&entry) }.unwrap();
     }
 
     #[test]

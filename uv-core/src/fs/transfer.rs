@@ -138,7 +138,7 @@ impl<T: IoBufMut + Send> Task for Reading<T> {
     }
 
     fn step(&mut self, count: usize) -> Step<usize> {
-        if count < self.slices.bytes() {
+        if self.start.is_known() && count < self.slices.bytes() {
             self.start.moved(&self.file, count);
         }
         Step::Over(Ok(count))
@@ -202,7 +202,7 @@ impl<T: IoBuf + Send> Task for Writing<T> {
     }
 
     fn step(&mut self, count: usize) -> Step<usize> {
-        if count < self.slices.bytes() {
+        if self.start.is_known() && count < self.slices.bytes() {
             self.start.moved(&self.file, count);
         }
         if self.advance(count) { Step::Again } else { Step::Over(Ok(self.written)) }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::thread;
 
-use poll_core::{Op, OpKind, Token};
+use poll_core::{Op, Token};
 
 use super::home::Home;
 use super::queue::Lane;
@@ -105,7 +105,7 @@ struct Deeds {
     drop_done: unsafe fn(*mut Room),
     drop_undone: unsafe fn(*mut Room),
     at_once: unsafe fn(*mut Room) -> bool,
-    kind: unsafe fn(*mut Room) -> Option<OpKind>,
+    is_brief: unsafe fn(*mut Room) -> bool,
     op: unsafe fn(*mut Room) -> Option<Op>,
     submitted: unsafe fn(*mut Room),
     step: unsafe fn(*mut Room, Result<usize, i32>) -> bool,
@@ -120,7 +120,7 @@ impl Deeds {
             drop_done: drop_in_room::<thread::Result<T>>,
             drop_undone: leave,
             at_once: never,
-            kind: no_kind,
+            is_brief: never,
             op: no_op,
             submitted: leave,
             step: no_step,
@@ -134,7 +134,7 @@ impl Deeds {
             drop_done: drop_in_room::<Running<A>>,
             drop_undone: drop_in_room::<Running<A>>,
             at_once: at_once::<A>,
-            kind: kind::<A>,
+            is_brief: is_brief::<A>,
             op: op::<A>,
             submitted: submitted::<A>,
             step: step::<A>,
@@ -147,10 +147,6 @@ unsafe fn leave(_room: *mut Room) {}
 
 unsafe fn never(_room: *mut Room) -> bool {
     false
-}
-
-unsafe fn no_kind(_room: *mut Room) -> Option<OpKind> {
-    None
 }
 
 unsafe fn no_op(_room: *mut Room) -> Option<Op> {
@@ -178,11 +174,11 @@ unsafe fn at_once<A: Task>(room: *mut Room) -> bool {
     unsafe { &mut *running }.at_once()
 }
 
-unsafe fn kind<A: Task>(room: *mut Room) -> Option<OpKind> {
+unsafe fn is_brief<A: Task>(room: *mut Room) -> bool {
     // SAFETY: the caller's promise.
     let running = unsafe { place::<Running<A>>(room) };
     // SAFETY: the caller's promise.
-    unsafe { &mut *running }.task.kind()
+    unsafe { &*running }.task.is_brief()
 }
 
 unsafe fn op<A: Task>(room: *mut Room) -> Option<Op> {
@@ -297,30 +293,34 @@ impl Job {
         W: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.fill_with((lane, false), request, work, const { &Deeds::of_closure::<W, T>() });
+        self.fill_with(lane, request, work, const { &Deeds::of_closure::<W, T>() });
         self.queue();
     }
 
-    /// Fills a job that nobody else holds with a task, which is [lent](Job::lend) or
-    /// [queued](Job::queue) next.
+    /// Fills a job that nobody else holds with a task, which is [queued](Job::queue) or done
+    /// [at once](Job::at_once) next.
     pub(crate) fn fill_with_task<A: Task>(&self, request: Token, task: A) {
-        let how = (Lane::Cpu, task.is_brief());
-        self.fill_with(how, request, Running::new(task), const { &Deeds::of_task::<A>() });
+        let deeds = const { &Deeds::of_task::<A>() };
+        self.fill_with(Lane::Cpu, request, Running::new(task), deeds);
     }
 
-    fn fill_with<V>(
-        &self,
-        (lane, brief): (Lane, bool),
-        request: Token,
-        value: V,
-        deeds: &'static Deeds,
-    ) {
+    /// Fills a job as [above](Job::fill_with_task), for the backend to take, which the operation
+    /// is for. Without one it is not lent.
+    pub(crate) fn fill_and_lend<A: Task>(&self, request: Token, task: A) -> Option<Op> {
+        self.fill_with_task(request, task);
+        // SAFETY: the room holds such a task, and it is the loop's alone.
+        let op = unsafe { op::<A>(self.block().room.get()) }?;
+        self.block().holders.store(1, Ordering::Relaxed);
+        self.block().state.store(LENT, Ordering::Relaxed);
+        Some(op)
+    }
+
+    #[inline]
+    fn fill_with<V>(&self, lane: Lane, request: Token, value: V, deeds: &'static Deeds) {
         let block = self.block();
         debug_assert_eq!(block.holders.load(Ordering::Relaxed), 0);
         // SAFETY: nobody else holds the block.
         unsafe { *block.lane.get() = lane };
-        // SAFETY: nobody else holds the block.
-        unsafe { *block.brief.get() = brief };
         // SAFETY: nobody else holds the block.
         unsafe { *block.request.get() = request };
         // SAFETY: nobody else holds the block.
@@ -331,15 +331,14 @@ impl Job {
 
     /// From now on the loop and the pool hold it.
     pub(crate) fn queue(&self) {
-        self.block().holders.store(2, Ordering::Relaxed);
+        let block = self.block();
+        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
+        let brief = unsafe { (self.deeds().is_brief)(block.room.get()) };
+        // SAFETY: no worker has the job yet, and only workers ask.
+        unsafe { *block.brief.get() = brief };
+        block.holders.store(2, Ordering::Relaxed);
         // The queue's lock publishes all this to the worker.
-        self.block().state.store(QUEUED, Ordering::Relaxed);
-    }
-
-    /// From now on it waits for the backend to take it; the loop alone holds it.
-    pub(crate) fn lend(&self) {
-        self.block().holders.store(1, Ordering::Relaxed);
-        self.block().state.store(LENT, Ordering::Relaxed);
+        block.state.store(QUEUED, Ordering::Relaxed);
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -360,12 +359,6 @@ impl Job {
     fn done(&self) {
         self.block().holders.store(1, Ordering::Relaxed);
         self.block().state.store(DONE, Ordering::Relaxed);
-    }
-
-    /// Which kind of operation does the task.
-    pub(crate) fn kind(&self) -> Option<OpKind> {
-        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
-        unsafe { (self.deeds().kind)(self.block().room.get()) }
     }
 
     /// The operation that does the task, or its next part. What it names stays valid as long
@@ -413,7 +406,7 @@ impl Job {
 
     /// True if it takes little time, when it [blocks nobody](Job::run_at_once).
     pub(crate) fn is_brief(&self) -> bool {
-        // SAFETY: written only by `fill`, when nobody else holds the block.
+        // SAFETY: written only by `queue`, when no worker has the job.
         unsafe { *self.block().brief.get() }
     }
 

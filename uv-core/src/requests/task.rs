@@ -18,9 +18,11 @@ impl<B: Backend> Loop<B> {
     pub(crate) fn queue_task<A: Task>(
         &mut self,
         pool: Option<&Pool>,
-        task: A,
+        mut task: A,
         done: impl FnOnce(&mut Loop<B>, A, io::Result<A::Value>) + 'static,
     ) -> Token {
+        // Whoever names a pool wants that one.
+        let lent = pool.is_none() && task.kind().is_some_and(|kind| self.backend.supports(kind));
         let job = self.works.vacant_job();
         let finish = Once::new(move |lp: &mut Loop<B>, job: Job| {
             // SAFETY: this job was filled with an `A`, below; a request finishes once.
@@ -29,14 +31,14 @@ impl<B: Backend> Loop<B> {
             done(lp, task, outcome.unwrap_or_else(|| Err(error::cancelled())));
         });
         let request = self.works.requests.insert(WorkSlot { job, finish });
-        job.fill_with_task(request, task);
-        // Whoever names a pool wants that one.
-        let lent = pool.is_none() && job.kind().is_some_and(|kind| self.backend.supports(kind));
-        match if lent { job.op() } else { None } {
-            Some(op) => {
-                job.lend();
-                self.works.lent.push((request, op));
-            }
+        let op = if lent {
+            job.fill_and_lend(request, task)
+        } else {
+            job.fill_with_task(request, task);
+            None
+        };
+        match op {
+            Some(op) => self.works.lent.push((request, op)),
             None if pool.is_none() && job.at_once() => self.tell_later(job),
             None => self.hand_to_pool(pool, job),
         }

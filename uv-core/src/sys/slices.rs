@@ -28,25 +28,27 @@ const FEW: usize = 4;
 pub(crate) struct Slices {
     few: [Slice; FEW],
     /// Used instead, if there are more.
-    many: Vec<Slice>,
-    /// Those that are not done with.
-    first: usize,
-    end: usize,
+    many: Option<Box<[Slice]>>,
+    /// The first that is not done with, and how many of `few` there are.
+    first: u32,
+    end: u32,
 }
 
 // SAFETY: whoever has the list has the buffer too, which is `Send`.
 unsafe impl Send for Slices {}
 
 impl Slices {
+    #[inline]
     fn collect(count: usize, mut slice: impl FnMut(usize) -> Slice) -> Slices {
         let none = Slice { iov_base: ptr::null_mut(), iov_len: 0 };
-        let mut slices = Slices { few: [none; FEW], many: Vec::new(), first: 0, end: count };
+        let mut slices = Slices { few: [none; FEW], many: None, first: 0, end: 0 };
         if count > FEW {
-            slices.many = (0..count).map(slice).collect();
-        } else {
-            for (index, place) in slices.few.iter_mut().enumerate().take(count) {
-                *place = slice(index);
-            }
+            slices.many = Some((0..count).map(slice).collect());
+            return slices;
+        }
+        slices.end = count as u32;
+        for (index, place) in slices.few.iter_mut().enumerate().take(count) {
+            *place = slice(index);
         }
         slices
     }
@@ -68,18 +70,19 @@ impl Slices {
     }
 
     /// What is not done with.
+    #[inline]
     pub(crate) fn left(&self) -> &[Slice] {
-        if self.end > FEW {
-            return &self.many[self.first..];
+        match &self.many {
+            None => &self.few[self.first as usize..self.end as usize],
+            Some(many) => &many[self.first as usize..],
         }
-        &self.few[self.first..self.end]
     }
 
     fn left_mut(&mut self) -> &mut [Slice] {
-        if self.end > FEW {
-            return &mut self.many[self.first..];
+        match &mut self.many {
+            None => &mut self.few[self.first as usize..self.end as usize],
+            Some(many) => &mut many[self.first as usize..],
         }
-        &mut self.few[self.first..self.end]
     }
 
     /// How many bytes are not done with.

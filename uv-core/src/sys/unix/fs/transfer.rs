@@ -154,6 +154,10 @@ impl Start {
         Start(if offset.is_none() { at(file) } else { None })
     }
 
+    pub(crate) fn is_known(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Makes sure that the position has moved.
     pub(crate) fn moved(self, file: &File, count: usize) {
         let Some(start) = self.0 else { return };

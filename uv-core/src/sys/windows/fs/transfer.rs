@@ -109,6 +109,10 @@ impl Start {
         Start(())
     }
 
+    pub(crate) fn is_known(self) -> bool {
+        false
+    }
+
     pub(crate) fn moved(self, _: &File, _: usize) {}
 }
 
