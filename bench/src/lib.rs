@@ -56,8 +56,8 @@
 //!
 //! # How it is measured
 //!
-//! - **Interleaved**: in each round every contestant runs the scenario once, and each
-//!   round begins with another of them. What disturbs a round disturbs all. One round
+//! - **Interleaved**: in each round every contestant runs the scenario once, in an order that
+//!   differs from round to round. What disturbs a round disturbs all. One round
 //!   before the first warms up and is not counted.
 //! - **Ratios come from rounds**: a contestant's ratio is the median, over the rounds, of
 //!   its value against the baseline's in the same round. Above 1 is better, for costs and

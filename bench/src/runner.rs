@@ -1,5 +1,6 @@
 //! Runs scenarios in interleaved rounds.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::RangeInclusive;
 
@@ -25,6 +26,18 @@ fn is_exact(scenario: &Scenario) -> bool {
 fn rounds(scenario: &Scenario, wanted: usize) -> RangeInclusive<usize> {
     let last = if is_exact(scenario) { EXACT_ROUNDS } else { wanted };
     usize::from(scenario.entrants.warm_up_themselves)..=last
+}
+
+/// The numbers below `count`, in an order that differs from round to round, and is the same in
+/// every run: nobody always runs in the traces of the same predecessor.
+fn shuffled(count: usize, round: usize) -> Vec<usize> {
+    let mut places: Vec<_> = (0..count).collect();
+    places.sort_by_cached_key(|place| {
+        let mut hasher = DefaultHasher::new();
+        (round, place).hash(&mut hasher);
+        hasher.finish()
+    });
+    places
 }
 
 /// How to run.
@@ -97,10 +110,7 @@ impl Runner {
         let mut values = vec![vec![Vec::new(); order.len()]; scenario.figures.len()];
         let mut latencies = vec![None::<Latencies>; contestants.len()];
         for round in rounds(scenario, self.rounds) {
-            for turn in 0..order.len() {
-                // Each round begins with another contestant, so that nobody always runs in
-                // the traces of the same predecessor.
-                let place = (turn + round) % order.len();
+            for place in shuffled(order.len(), round) {
                 let contestant = order[place];
                 bar.set_message(format!("{} {}", scenario.name, contestant.who));
                 let sample = contestant.run(&scenario.figures)?;
@@ -187,5 +197,29 @@ impl Progress {
     fn clear(&self) {
         // Nothing depends on whether the terminal could be cleared.
         let _ = self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn everybody_runs_once_in_a_round_after_ever_other_predecessors() {
+        let rounds: Vec<_> = (1..=LEAST_ROUNDS).map(|round| shuffled(5, round)).collect();
+        for places in &rounds {
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+        }
+        for place in 0..5 {
+            let before = |places: &Vec<usize>| {
+                let turn = places.iter().position(|&other| other == place);
+                turn.and_then(|turn| places.get(turn.checked_sub(1)?).copied())
+            };
+            let predecessors: HashSet<_> = rounds.iter().map(before).collect();
+            assert!(predecessors.len() > 2, "{place} runs after {predecessors:?} only");
+        }
     }
 }
