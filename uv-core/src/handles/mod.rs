@@ -36,7 +36,7 @@ pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing};
-#[cfg(target_os = "macos")]
+#[cfg(any(target_os = "macos", windows))]
 pub(crate) use fs_event::Inbox;
 pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};
 pub(crate) use fs_poll::FsPollSlot;

@@ -14,10 +14,10 @@ const ROOM: usize = if cfg!(miri) { 16 } else { 16 * 1024 };
 pub(crate) struct Inbox(Mutex<Vec<(Watcher, What, OsString)>>);
 
 impl Inbox {
-    pub(crate) fn put(&self, watcher: Watcher, what: What, name: &OsStr) {
+    pub(crate) fn put(&self, watcher: Watcher, what: What, name: OsString) {
         let mut inbox = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inbox.len() < ROOM {
-            inbox.push((watcher, what, name.to_owned()));
+            inbox.push((watcher, what, name));
             return;
         }
         let said = |(of, what, _): &(Watcher, What, OsString)| {
@@ -48,15 +48,15 @@ mod tests {
         let (inbox, mut notices) = (Inbox::default(), Notices::default());
         let watcher = |key| Watcher { key: Token::new(key, 0), started: 1 };
         for _ in 0..ROOM + 5 {
-            inbox.put(watcher(1), What::Changed, OsStr::new("name"));
+            inbox.put(watcher(1), What::Changed, "name".into());
         }
-        inbox.put(watcher(2), What::Changed, OsStr::new("other"));
+        inbox.put(watcher(2), What::Changed, "other".into());
         inbox.empty(&mut notices);
         assert_eq!(notices.len(), ROOM + 2, "one for each who has lost something");
         let lost = std::iter::from_fn(|| notices.pop()).skip(ROOM);
         let lost: Vec<_> = lost.map(|it| (it.watcher, matches!(it.what, What::Lost))).collect();
         assert_eq!(lost, [(watcher(1), true), (watcher(2), true)]);
-        inbox.put(watcher(1), What::Changed, OsStr::new("name"));
+        inbox.put(watcher(1), What::Changed, "name".into());
         inbox.empty(&mut notices);
         assert!(matches!(notices.pop(), Some(it) if it.path == std::path::Path::new("name")));
     }

@@ -1,6 +1,6 @@
 //! Handles that tell of changes to files and directories.
 
-#[cfg(any(target_os = "macos", test))]
+#[cfg(any(target_os = "macos", windows, test))]
 mod inbox;
 mod notices;
 
@@ -20,7 +20,7 @@ use crate::sources::Owner;
 use crate::sys::watching::Watching;
 use crate::{Loop, error};
 
-#[cfg(target_os = "macos")]
+#[cfg(any(target_os = "macos", windows))]
 pub(crate) use inbox::Inbox;
 pub(crate) use notices::{Notice, Notices, Watcher, What};
 

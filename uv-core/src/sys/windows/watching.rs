@@ -13,7 +13,7 @@ use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use poll_core::RawSource;
@@ -30,7 +30,7 @@ use windows_sys::Win32::System::Threading::{
     CreateEventW, INFINITE, ResetEvent, SetEvent, WaitForMultipleObjects,
 };
 
-use crate::handles::{Notices, Watcher, What};
+use crate::handles::{Inbox, Notices, Watcher, What};
 use crate::notify::{Notes, Notifier};
 
 /// All that a handle can be told of.
@@ -45,39 +45,11 @@ const FILTER: u32 = FILE_NOTIFY_CHANGE_FILE_NAME
 /// Room for what is told at once, in words: as much as works for directories on the network.
 const ROOM: usize = 64 * 1024 / size_of::<u32>();
 
-/// As many changes are kept for a loop that does not run; what comes then is lost, and said
-/// to be.
-const INBOX: usize = 16 * 1024;
-
 /// The watches of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct Watching {
     inbox: Arc<Inbox>,
     threads: HashMap<Watcher, Thread>,
-}
-
-/// What threads have been told, for the loop.
-#[derive(Debug, Default)]
-struct Inbox(Mutex<Vec<(Watcher, What, OsString)>>);
-
-impl Inbox {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Watcher, What, OsString)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, watcher: Watcher, what: What, name: OsString) {
-        let mut inbox = self.lock();
-        if inbox.len() < INBOX {
-            inbox.push((watcher, what, name));
-            return;
-        }
-        let said = |(of, what, _): &(Watcher, What, OsString)| {
-            *of == watcher && matches!(what, What::Lost)
-        };
-        if !inbox[INBOX..].iter().any(said) {
-            inbox.push((watcher, What::Lost, OsString::new()));
-        }
-    }
 }
 
 /// A thread that waits for changes, until this is dropped.
@@ -182,9 +154,7 @@ impl Watching {
     pub(crate) fn forget(&mut self) {}
 
     pub(crate) fn collect(&mut self, notices: &mut Notices) -> io::Result<()> {
-        for (watcher, what, name) in self.inbox.lock().drain(..) {
-            notices.push(watcher, what, OsStr::new(""), &name);
-        }
+        self.inbox.empty(notices);
         Ok(())
     }
 }

@@ -290,7 +290,7 @@ unsafe extern "C" fn call(
         let id = unsafe { ids.wrapping_add(index).read() };
         let Some((what, below)) = teller.filter.news(Event { path, flags, id }) else { continue };
         let name = if below.is_empty() { &teller.name } else { below };
-        teller.inbox.put(teller.watcher, what, name);
+        teller.inbox.put(teller.watcher, what, name.to_owned());
         told = true;
     }
     if told {
