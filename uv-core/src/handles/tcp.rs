@@ -1,7 +1,7 @@
 //! TCP: connections and listeners.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bitflags::bitflags;
@@ -12,6 +12,7 @@ use crate::callback::Once;
 use crate::handles::Handle;
 use crate::streams::{Connecting, Flags, Kind, Stream, StreamKey, StreamSlot};
 use crate::sys::{self, code};
+use crate::system::interface_addresses;
 use crate::{Loop, error};
 
 bitflags! {
@@ -416,11 +417,20 @@ fn scoped(mut address: SocketAddr) -> SocketAddr {
     if let SocketAddr::V6(address) = &mut address
         && address.scope_id() == 0
         && address.ip().is_unicast_link_local()
-        && let Some(scope) = sys::link_local_scope()
+        && let Some(scope) = link_local_scope()
     {
         address.set_scope_id(scope);
     }
     address
+}
+
+/// The link of the first address of this machine that is link-local.
+fn link_local_scope() -> Option<u32> {
+    let mut own = interface_addresses().ok()?.into_iter();
+    own.find_map(|own| match own.address {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(own.scope_id),
+        _ => None,
+    })
 }
 
 /// Connecting to no address in particular means this machine. Windows does not know that.

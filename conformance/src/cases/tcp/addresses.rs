@@ -1,11 +1,12 @@
 //! Addresses, options, and sockets that exist already.
 
 use std::io::{ErrorKind, Read as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use poll_core::Backend;
 use socket2::SockRef;
+use uv_core::system::interface_addresses;
 use uv_core::{BindFlags, Handle, Keepalive, Stream, Tcp};
 
 use crate::support::datagrams::code::EBADF;
@@ -272,15 +273,11 @@ pub fn a_reset_is_no_orderly_end<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// be bound, listened on and connected to.
 pub fn link_local_addresses_find_their_link<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut lp = new_loop(lab)?;
-    // Address, index, length of the prefix, scope, flags and name of each.
-    let table = std::fs::read_to_string("/proc/net/if_inet6").ok();
-    // Under Wine the file is there, but it is not about the program's own system.
-    let table = table
-        .filter(|_| cfg!(target_os = "linux"))
-        .ok_or_else(|| Skip::because("only Linux lists its addresses in a file"))?;
-    let own = table.lines().find_map(|line| line.starts_with("fe80").then(|| &line[..32]));
-    let own = own.ok_or_else(|| Skip::because("this machine has no link-local address"))?;
-    let ip = Ipv6Addr::from(u128::from_str_radix(own, 16).expect("32 digits"));
+    let own = interface_addresses().unwrap().into_iter().find_map(|own| match own.address {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(ip),
+        _ => None,
+    });
+    let ip = own.ok_or_else(|| Skip::because("this machine has no link-local address"))?;
     let (server, client) = (Tcp::new(&mut lp), Tcp::new(&mut lp));
     server.bind(&mut lp, (ip, 0).into(), BindFlags::empty()).unwrap();
     let bound = server.local_addr(&lp).unwrap();

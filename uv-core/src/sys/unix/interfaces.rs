@@ -45,16 +45,6 @@ impl List {
     }
 }
 
-/// The link of the first address of this machine that is link-local.
-pub(crate) fn link_local_scope() -> Option<u32> {
-    let list = List::new().ok()?;
-    let mut addresses = list.entries().map(|(_, address)| address);
-    addresses.find_map(|address| match address.ip(address.family) {
-        Some(IpAddr::V6(ip)) if ip.is_unicast_link_local() => Some(address.scope_id()),
-        _ => None,
-    })
-}
-
 /// An address of any family: as many bytes of it as there are here.
 struct Address {
     family: libc::c_int,

@@ -38,7 +38,6 @@ pub(crate) use pipes::{
     let_everybody, local_name, peer_name, pipe_sockets, pipes_work_on, plain_pipe,
 };
 
-pub(crate) use interfaces::link_local_scope;
 pub(crate) use process::{
     Child, ChildEnd, ExitWatch, Reaper, disable_stdio_inheritance, kill, no_such_process,
     not_our_child, pipe_for_child,

@@ -46,8 +46,8 @@ pub(crate) use signals::{subscribe, unsubscribe};
 
 pub(crate) use sockets::{
     ABORTED, CANCELLED, LITTLE, MUCH_AT_ONCE, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept,
-    accepted, is_connecting, is_ones_own, is_passing, is_wrong_family, link_local_scope,
-    out_of_descriptors, reuse_port, socket_pair, stream_socket,
+    accepted, is_connecting, is_ones_own, is_passing, is_wrong_family, out_of_descriptors,
+    reuse_port, socket_pair, stream_socket,
 };
 
 pub(crate) use transport::Transport;

@@ -78,11 +78,6 @@ pub(crate) fn accepted(raw: usize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Windows chooses by itself.
-pub(crate) fn link_local_scope() -> Option<u32> {
-    None
-}
-
 /// True if `connect` has begun and goes on.
 pub(crate) fn is_connecting(error: &io::Error) -> bool {
     error.raw_os_error() == Some(WSAEWOULDBLOCK)
