@@ -350,16 +350,14 @@ impl Epoll {
         if self.wary || self.silent > 0 {
             return self.collect_from(0, events);
         }
-        events.reserve(self.ready.len());
-        for (number, event) in self.ready.iter().enumerate() {
-            // Most are to be read, which the kernel was asked for. Nothing else has to be known.
-            if event.events != bit(EPOLLIN) || event.u64 == BELL {
-                return self.collect_from(number, events);
-            }
+        // Most are to be read, which the kernel was asked for. Nothing else has to be known.
+        let usual = |event: &libc::epoll_event| event.events == bit(EPOLLIN) && event.u64 != BELL;
+        let count = self.ready.iter().position(|event| !usual(event)).unwrap_or(self.ready.len());
+        events.extend(self.ready[..count].iter().map(|event| {
             let token = Token::from_u64(event.u64);
-            events.push(Event::Ready { token, ready: Ready::READ });
-        }
-        false
+            Event::Ready { token, ready: Ready::READ }
+        }));
+        count < self.ready.len() && self.collect_from(count, events)
     }
 
     /// As [`Epoll::collect`], from the given one on; looks at the sources.
