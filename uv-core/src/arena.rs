@@ -16,8 +16,17 @@ pub(crate) struct Arena<T> {
 
 #[derive(Debug)]
 enum Slot<T> {
-    Live { generation: u32, value: T },
+    Live(Live<T>),
     Free { generation: u32, next: u32 },
+}
+
+/// The whole key, so that one comparison tells that it is the one. It is beside what a value has
+/// first.
+#[derive(Debug)]
+#[repr(C)]
+struct Live<T> {
+    key: Token,
+    value: T,
 }
 
 const END: u32 = u32::MAX;
@@ -33,12 +42,12 @@ impl<T> Arena<T> {
     pub(crate) fn insert(&mut self, value: T) -> Token {
         self.live += 1;
         if self.free == END {
-            let index = self.slots.len() as u32;
+            let key = Token::new(self.slots.len() as u32, 0);
             if self.slots.len() == self.slots.capacity() {
                 self.grow();
             }
-            self.slots.push(Slot::Live { generation: 0, value });
-            return Token::new(index, 0);
+            self.slots.push(Slot::Live(Live { key, value }));
+            return key;
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
@@ -46,8 +55,9 @@ impl<T> Arena<T> {
             unreachable!("the free list holds free slots only")
         };
         self.free = next;
-        *slot = Slot::Live { generation, value };
-        Token::new(index, generation)
+        let key = Token::new(index, generation);
+        *slot = Slot::Live(Live { key, value });
+        key
     }
 
     /// By a quarter if slots are large: twice as many would mostly be room.
@@ -71,7 +81,7 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn get(&self, key: Token) -> Option<&T> {
         match self.slots.get(key.index() as usize)? {
-            Slot::Live { generation, value } if *generation == key.generation() => Some(value),
+            Slot::Live(live) if live.key == key => Some(&live.value),
             _ => None,
         }
     }
@@ -79,7 +89,7 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Token) -> Option<&mut T> {
         match self.slots.get_mut(key.index() as usize)? {
-            Slot::Live { generation, value } if *generation == key.generation() => Some(value),
+            Slot::Live(live) if live.key == key => Some(&mut live.value),
             _ => None,
         }
     }
@@ -88,7 +98,7 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn key_at(&self, index: u32) -> Option<Token> {
         match self.slots.get(index as usize)? {
-            Slot::Live { generation, .. } => Some(Token::new(index, *generation)),
+            Slot::Live(live) => Some(live.key),
             Slot::Free { .. } => None,
         }
     }
@@ -97,7 +107,7 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         match self.slots.get(index as usize)? {
-            Slot::Live { value, .. } => Some(value),
+            Slot::Live(live) => Some(&live.value),
             Slot::Free { .. } => None,
         }
     }
@@ -106,7 +116,7 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.slots.get_mut(index as usize)? {
-            Slot::Live { value, .. } => Some(value),
+            Slot::Live(live) => Some(&mut live.value),
             Slot::Free { .. } => None,
         }
     }
@@ -114,7 +124,7 @@ impl<T> Arena<T> {
     pub(crate) fn remove(&mut self, key: Token) -> Option<T> {
         self.get(key)?;
         let next = Slot::Free { generation: key.next().generation(), next: self.free };
-        let Slot::Live { value, .. } =
+        let Slot::Live(Live { value, .. }) =
             std::mem::replace(&mut self.slots[key.index() as usize], next)
         else {
             unreachable!("`get` found it live")
@@ -129,19 +139,15 @@ impl<T> Arena<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
-            Slot::Live { generation, value } => {
-                Some((Token::new(index as u32, *generation), value))
-            }
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Live(live) => Some((live.key, &live.value)),
             Slot::Free { .. } => None,
         })
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| match slot {
-            Slot::Live { generation, value } => {
-                Some((Token::new(index as u32, *generation), value))
-            }
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Live(live) => Some((live.key, &mut live.value)),
             Slot::Free { .. } => None,
         })
     }
@@ -162,6 +168,11 @@ mod tests {
         assert_eq!(arena.remove(old), None);
         assert_eq!(arena.key_at(new.index()), Some(new));
         assert_eq!(arena.len(), 1);
+    }
+
+    #[test]
+    fn a_key_takes_the_room_of_a_word() {
+        assert_eq!(size_of::<Slot<[u64; 2]>>(), 3 * size_of::<u64>());
     }
 
     #[test]
