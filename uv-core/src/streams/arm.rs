@@ -7,7 +7,7 @@ use std::io;
 
 use poll_core::{Backend, Mode, Op, OpKind, RawBuf, RawSource, Ready, Token};
 
-use super::{Flags, StreamSlot};
+use super::{Flags, Kind, StreamSlot};
 use crate::Loop;
 use crate::operations::{Asker, Done, Performs};
 use crate::provided::Group;
@@ -78,17 +78,16 @@ impl<B: Backend> StreamSlot<B> {
         Wanted { input, output }
     }
 
-    /// True if the stream waits for bytes to lend, by readiness, for nothing else, and should,
-    /// unless there are operations for that.
+    /// True if the stream waits for bytes to lend, by readiness, and for nothing else. Whatever
+    /// changes that has it [armed](Loop::arm_stream) anew, so that little has to be looked at.
     #[inline]
     pub(super) fn waits_for_bytes_only(&self) -> bool {
         let others = Flags::LATE | Flags::CONNECTING | Flags::LISTENING;
+        // A pipe of Windows is armed anew for each piece.
+        let once = cfg!(windows) && self.kind == Kind::Pipe;
         self.armed == Ready::READ
-            && self.source.is_some()
             && self.flags & (Flags::READING | others) == Flags::READING
-            && self.writes.is_empty()
-            && self.batch.is_none()
-            && self.arrivals.is_empty()
+            && !once
     }
 
     /// True if that is what the stream waits for already, by operations alone.

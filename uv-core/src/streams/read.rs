@@ -108,18 +108,27 @@ struct Received {
     full: bool,
 }
 
+/// What was lent.
+enum Lent {
+    /// As much as there is memory for: there may be more.
+    Full,
+    /// What was left, if anything was.
+    Rest,
+    /// The end of file, or an error.
+    End,
+    /// The stream is not to be read.
+    Nothing,
+}
+
 impl Received {
     const NOTHING: Received = Received { result: None, full: false };
 }
 
 impl<B: Backend> StreamSlot<B> {
     /// Reads once. At the end of file and on errors, pushed reading is over.
-    #[inline]
+    #[inline(always)] // A part of every event.
     fn receive(&mut self, memory: &mut [u8], active_handles: &mut usize) -> Received {
-        // What an operation is receiving comes first.
-        let Some(socket) = self.socket.as_ref().filter(|_| self.input.is_none()) else {
-            return Received::NOTHING;
-        };
+        let Some(socket) = &self.socket else { return Received::NOTHING };
         let passing = match self.kind {
             Kind::Pipe => self.passing.as_deref_mut(),
             Kind::Tcp | Kind::Tty => None,
@@ -158,10 +167,10 @@ impl<B: Backend> StreamSlot<B> {
     /// Puts back the reader that was running, unless reading was stopped or started anew; true
     /// if it is back.
     #[inline]
-    fn put_back(&mut self, reader: Reader<B>) -> bool {
+    fn put_back(&mut self, reader: Option<Reader<B>>) -> bool {
         let goes_on = self.flags.contains(Flags::READING) && self.reader.is_none();
         if goes_on {
-            self.reader = Some(reader);
+            self.reader = reader;
         }
         goes_on
     }
@@ -229,7 +238,13 @@ impl<B: Backend> Loop<B> {
         }
         let late = slot.flags.contains(Flags::LATE);
         if !late && !self.has_arrivals(key) {
-            self.lend_reads(key);
+            for _ in 0..READS_PER_EVENT {
+                // What an operation is receiving comes first.
+                let lent = self.lend_read(key, |slot| slot.input.is_none());
+                if !matches!(lent, Lent::Full) {
+                    break;
+                }
+            }
             return;
         }
         let Some(mut reader) = self.streams.slots.get_mut(key).and_then(|it| it.reader.take())
@@ -244,35 +259,54 @@ impl<B: Backend> Loop<B> {
             });
         }
         if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.put_back(reader);
+            slot.put_back(Some(reader));
         }
     }
 
-    /// Reads into the loop's own memory and lends what came. True if the stream then
-    /// [waits](StreamSlot::waits_for_bytes_only) for more, and for nothing else.
+    /// The usual event: what can be read is lent, and the stream waits for more. False if this
+    /// stream waits for something else.
     #[inline]
-    pub(super) fn lend_reads(&mut self, key: Token) -> bool {
-        let mut waits = false;
-        for _ in 0..READS_PER_EVENT {
-            // Put back when the callback that it is lent to has returned.
-            let mut scratch = self.scratch.take().unwrap_or_else(new_scratch);
-            let Some(slot) = self.streams.slots.get_mut(key) else { return false };
-            let Some(mut reader) = slot.reader.take() else { return false };
-            let Received { result, full } =
-                slot.receive(&mut scratch[..], &mut self.active_handles);
-            if let Some(result) = result {
-                let result = result.map(|count| &scratch[..count]);
-                self.call_reader(&mut reader, key, Some(result));
-            }
-            self.scratch = Some(scratch);
-            let Some(slot) = self.streams.slots.get_mut(key) else { return false };
-            let goes_on = slot.put_back(reader);
-            waits = slot.waits_for_bytes_only();
-            if !goes_on || !full {
-                break;
+    pub(super) fn lend_only(&mut self, key: Token) -> bool {
+        for number in 0..READS_PER_EVENT {
+            match self.lend_read(key, StreamSlot::waits_for_bytes_only) {
+                Lent::Full => {}
+                Lent::Rest => break,
+                Lent::End => {
+                    self.rearm_stream(key);
+                    break;
+                }
+                // What the callback has changed, it has armed.
+                Lent::Nothing => return number > 0,
             }
         }
-        waits
+        true
+    }
+
+    /// Reads once into the loop's own memory and lends what came, if the stream is as it must be
+    /// for that.
+    #[inline(always)] // So that the usual event is one function.
+    fn lend_read(&mut self, key: Token, may: impl FnOnce(&StreamSlot<B>) -> bool) -> Lent {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Lent::Nothing };
+        if !may(slot) {
+            return Lent::Nothing;
+        }
+        // Both are put back when the callback has returned.
+        let mut taken = slot.reader.take();
+        let Some(reader) = &mut taken else { return Lent::Nothing };
+        let mut scratch = self.scratch.take().unwrap_or_else(new_scratch);
+        let Received { result, full } = slot.receive(&mut scratch[..], &mut self.active_handles);
+        let ended = !matches!(result, None | Some(Ok(1..)));
+        if let Some(result) = result {
+            let result = result.map(|count| &scratch[..count]);
+            self.call_reader(reader, key, Some(result));
+        }
+        self.scratch = Some(scratch);
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Lent::End };
+        match slot.put_back(taken) {
+            true if full => Lent::Full,
+            _ if ended => Lent::End,
+            _ => Lent::Rest,
+        }
     }
 
     /// Calls a reader that was taken out of its stream. One that panics is not called again.
@@ -308,6 +342,10 @@ impl<B: Backend> Loop<B> {
         let Some(slot) = self.streams.slots.get_mut(key) else {
             return (Err(error::cancelled()), false);
         };
+        // What an operation is receiving comes first.
+        if slot.input.is_some() {
+            return (Err(io::ErrorKind::WouldBlock.into()), false);
+        }
         let Received { result, full } = slot.receive(memory, &mut self.active_handles);
         (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
     }

@@ -6,7 +6,7 @@ use poll_core::{Backend, OpKind, Token};
 
 use super::stored::Stored;
 use super::transfers::{State, Transfer};
-use super::{Flags, Stream, uninterrupted};
+use super::{Flags, Stream, StreamSlot, uninterrupted};
 use crate::buffers::IoBuf;
 use crate::handles::AnyHandle;
 use crate::sys::Transport;
@@ -80,6 +80,24 @@ pub(super) enum Progress {
     Failed(io::Error),
     /// This write cannot go, of which nothing has left: those behind it can.
     Refused(io::Error),
+}
+
+impl<B: Backend> StreamSlot<B> {
+    /// Why it cannot be written at once.
+    #[cold]
+    fn why_not_written(&self) -> io::Error {
+        if self.base.is_closing() {
+            error::closing()
+        } else if self.flags.contains(Flags::CONNECTING) {
+            io::ErrorKind::WouldBlock.into()
+        } else if self.socket.is_none() {
+            error::not_connected()
+        } else if !self.flags.contains(Flags::WRITABLE) {
+            io::ErrorKind::BrokenPipe.into()
+        } else {
+            io::ErrorKind::WouldBlock.into()
+        }
+    }
 }
 
 impl<B: Backend> Loop<B> {
@@ -301,25 +319,22 @@ impl<B: Backend> Loop<B> {
     }
 
     #[inline]
-    pub(super) fn try_write(&mut self, key: Token, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(super) fn try_write(&self, key: Token, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.idle_writer(key)?, &bufs[..bufs.len().min(MAX_PIECES)])
     }
 
     /// The socket of a stream that can be written, and where nothing waits to be.
     #[inline]
-    pub(super) fn idle_writer(&mut self, key: Token) -> io::Result<&Transport> {
-        let slot = self.streams.open(key)?;
-        if slot.flags.contains(Flags::CONNECTING) {
-            return Err(io::ErrorKind::WouldBlock.into());
+    pub(super) fn idle_writer(&self, key: Token) -> io::Result<&Transport> {
+        let slot = self.streams.slots.get(key).ok_or_else(error::stale)?;
+        // One that is closing is not writable.
+        let writable = slot.flags & (Flags::WRITABLE | Flags::CONNECTING) == Flags::WRITABLE;
+        match &slot.socket {
+            Some(socket) if writable && slot.writes.is_empty() && slot.write_queue_size == 0 => {
+                Ok(socket)
+            }
+            _ => Err(slot.why_not_written()),
         }
-        let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
-        if !slot.flags.contains(Flags::WRITABLE) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        if !slot.writes.is_empty() || slot.write_queue_size > 0 {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        Ok(socket)
     }
 }
 
@@ -389,8 +404,16 @@ pub(super) fn advance<B: Backend>(transfer: &mut Transfer<B>, sent: usize) {
 /// a full socket.
 #[inline]
 pub(super) fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    uninterrupted(|| socket.send(bufs)).map_err(|error| match error.raw_os_error() {
+    match uninterrupted(|| socket.send(bufs)) {
+        Ok(sent) => Ok(sent),
+        Err(error) => Err(why_not_sent(error)),
+    }
+}
+
+#[cold]
+fn why_not_sent(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
         Some(sys::NO_BUFFER) => io::ErrorKind::WouldBlock.into(),
         _ => error,
-    })
+    }
 }

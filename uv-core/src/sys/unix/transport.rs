@@ -118,7 +118,7 @@ impl Transport {
             // SAFETY: as above.
             unsafe { libc::read(fd, place.cast(), room) }
         };
-        usize::try_from(count).or_else(|_| self.receive_failed())
+        if count >= 0 { Ok(count as usize) } else { self.receive_failed() }
     }
 
     #[cold]
@@ -147,7 +147,7 @@ impl Transport {
             // SAFETY: as above.
             _ => unsafe { libc::writev(fd, bufs.as_ptr().cast(), bufs.len() as libc::c_int) },
         };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+        if count >= 0 { Ok(count as usize) } else { Err(io::Error::last_os_error()) }
     }
 
     /// All is written. Only a socket can tell its peer so and be read on.
