@@ -42,12 +42,12 @@ struct Timers {
 struct Places(Vec<Node>);
 
 impl Nodes for Places {
-    fn node(&self, index: u32) -> &Node {
-        &self.0[index as usize]
+    fn node(&self, index: u32) -> Option<&Node> {
+        self.0.get(index as usize)
     }
 
-    fn node_mut(&mut self, index: u32) -> &mut Node {
-        &mut self.0[index as usize]
+    fn node_mut(&mut self, index: u32) -> Option<&mut Node> {
+        self.0.get_mut(index as usize)
     }
 }
 

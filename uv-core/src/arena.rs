@@ -103,24 +103,6 @@ impl<T> Arena<T> {
         }
     }
 
-    /// The live value at `index`, whatever its generation.
-    #[inline]
-    pub(crate) fn at(&self, index: u32) -> Option<&T> {
-        match self.slots.get(index as usize)? {
-            Slot::Live(live) => Some(&live.value),
-            Slot::Free { .. } => None,
-        }
-    }
-
-    /// As [`at`](Arena::at), to change it.
-    #[inline]
-    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
-        match self.slots.get_mut(index as usize)? {
-            Slot::Live(live) => Some(&mut live.value),
-            Slot::Free { .. } => None,
-        }
-    }
-
     pub(crate) fn remove(&mut self, key: Token) -> Option<T> {
         self.get(key)?;
         let next = Slot::Free { generation: key.next().generation(), next: self.free };

@@ -113,25 +113,13 @@ impl<B: Backend, A: Argument> Lending<B, A> {
         Self::in_place(move |lp: &mut Loop<B>, argument: A::For<'_>| closure(lp, argument))
     }
 
-    /// Puts a callback where there may be one. If the same one is there, and captures nothing,
-    /// nothing is written: memory that stays the same need not be written back.
-    pub(crate) fn put<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(
-        place: &mut Option<Self>,
-        closure: F,
-    ) {
-        let new = Self::new(closure);
-        let is_same = |old: &Self| std::ptr::eq(old.deeds, new.deeds);
-        if size_of::<F>() > 0 || needs_drop::<F>() || !place.as_ref().is_some_and(is_same) {
-            *place = Some(new);
-        }
+    fn in_place<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
+        Lending { room: move_in(closure), deeds: Self::deeds_of::<F>(), not_send: PhantomData }
     }
 
-    fn in_place<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
-        Lending {
-            room: move_in(closure),
-            deeds: const { &Deeds { call: call_in_room::<B, A, F>, drop: drop_of::<F>() } },
-            not_send: PhantomData,
-        }
+    #[inline]
+    const fn deeds_of<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>() -> &'static Deeds<B, A> {
+        const { &Deeds { call: call_in_room::<B, A, F>, drop: drop_of::<F>() } }
     }
 
     #[inline]
@@ -148,6 +136,48 @@ impl<B: Backend, A: Argument> Drop for Lending<B, A> {
             // SAFETY: the room still holds its closure: only this takes it away.
             unsafe { drop(&mut self.room) }
         }
+    }
+}
+
+/// A callback that captures nothing, and has nothing to drop: whoever has it may copy it.
+pub(crate) struct Plain<B: Backend, T: 'static> {
+    deeds: &'static Deeds<B, Owned<T>>,
+    /// The closure need not be `Send`, so neither is this.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<B: Backend, T: 'static> Plain<B, T> {
+    /// The closure itself if it captures something.
+    #[inline]
+    pub(crate) fn new<F: FnMut(&mut Loop<B>, T) + 'static>(closure: F) -> Result<Self, F> {
+        if size_of::<F>() > 0 || needs_drop::<F>() || !fits::<F>() {
+            return Err(closure);
+        }
+        Ok(Plain { deeds: Repeated::deeds_of::<F>(), not_send: PhantomData })
+    }
+}
+
+impl<B: Backend, T: 'static> Clone for Plain<B, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B: Backend, T: 'static> Copy for Plain<B, T> {}
+
+/// True only for callbacks that do the same.
+impl<B: Backend, T: 'static> PartialEq for Plain<B, T> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.deeds, other.deeds)
+    }
+}
+
+impl<B: Backend, T: 'static> From<Plain<B, T>> for Repeated<B, T> {
+    /// A room that holds nothing holds the closure: it takes no memory.
+    #[inline]
+    fn from(plain: Plain<B, T>) -> Self {
+        Lending { room: Room::uninit(), deeds: plain.deeds, not_send: PhantomData }
     }
 }
 
@@ -197,6 +227,12 @@ impl<B: Backend, A: 'static> Drop for Once<B, A> {
 impl<B: Backend, A: Argument> fmt::Debug for Lending<B, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Lending")
+    }
+}
+
+impl<B: Backend, T: 'static> fmt::Debug for Plain<B, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Plain")
     }
 }
 

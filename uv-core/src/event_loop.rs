@@ -302,10 +302,16 @@ impl<B: Backend> Loop<B> {
     }
 
     pub(crate) fn now_ns_cached(&self) -> u64 {
-        if self.now_is_stale.replace(false) {
-            self.now_ns.set(handles::nanoseconds(self.backend.now()));
+        if self.now_is_stale.get() {
+            self.read_clock();
         }
         self.now_ns.get()
+    }
+
+    #[cold]
+    fn read_clock(&self) {
+        self.now_is_stale.set(false);
+        self.now_ns.set(handles::nanoseconds(self.backend.now()));
     }
 
     /// How long the next poll may block: `None` is for ever.

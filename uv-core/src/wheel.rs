@@ -27,12 +27,15 @@ const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
 /// early for one of many timers, which costs a wake-up, where a search would cost more.
 const MAX_SEARCH: u32 = 256;
 
-/// No timer: the end of a list.
-const NIL: u32 = u32::MAX;
-/// Instead of the previous timer: in no slot.
-const OUT: u32 = u32::MAX - 1;
+/// No timer, and the index of none: the end of a list.
+const NIL: u32 = i32::MAX as u32;
+/// Instead of the previous timer: in no slot, as all that follow.
+const OUT: u32 = NIL + 1;
 /// Instead of the previous timer: expired, and about to be run.
-const EXPIRED: u32 = u32::MAX - 2;
+const EXPIRED: u32 = NIL + 2;
+
+/// Instead of the next deadline: it is to be looked for. As a deadline, it is always past.
+const UNKNOWN: u64 = 0;
 
 /// A timer's place in the wheel, which is kept where its other state is. Timers are named by
 /// their index there.
@@ -69,17 +72,17 @@ impl Node {
 
     #[inline]
     fn is_in_a_slot(&self) -> bool {
-        !matches!(self.prev, OUT | EXPIRED)
+        self.prev <= NIL
     }
 }
 
 /// Where the nodes of timers are kept.
 pub(crate) trait Nodes {
-    /// The node of a timer that is there.
-    fn node(&self, index: u32) -> &Node;
+    /// The node of a timer; `None` for an index that no timer has.
+    fn node(&self, index: u32) -> Option<&Node>;
 
     /// As [`node`](Nodes::node), to change it.
-    fn node_mut(&mut self, index: u32) -> &mut Node;
+    fn node_mut(&mut self, index: u32) -> Option<&mut Node>;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +117,8 @@ pub(crate) struct Wheel {
     levels: u16,
     /// The time the wheel has reached. No deadline is before it.
     reached: u64,
-    /// The next deadline, if it is known.
-    next: Option<u64>,
+    /// The next deadline, or `UNKNOWN`.
+    next: u64,
 }
 
 impl Wheel {
@@ -125,47 +128,55 @@ impl Wheel {
             occupied: [0; LEVELS],
             levels: 0,
             reached: 0,
-            next: None,
+            next: UNKNOWN,
         }
     }
 
     /// Schedules a timer, anew if it is scheduled.
-    #[inline]
-    pub(crate) fn schedule(&mut self, nodes: &mut impl Nodes, index: u32, deadline: u64) {
-        if nodes.node(index).is_in_a_slot() {
-            self.take_out(nodes, index);
+    #[inline(always)]
+    pub(crate) fn schedule(
+        &mut self,
+        nodes: &mut (impl Nodes + ?Sized),
+        index: u32,
+        deadline: u64,
+    ) {
+        let Some(&node) = nodes.node(index) else { return };
+        if node.is_in_a_slot() {
+            self.take_out(nodes, node);
         }
         let deadline = deadline.max(self.reached);
-        if self.next.is_some_and(|next| deadline < next) {
-            self.next = Some(deadline);
+        if deadline < self.next {
+            self.next = deadline;
         }
         self.link(nodes, index, deadline);
     }
 
     /// Takes a timer out, whether it waits or has expired and was not run yet.
     #[inline]
-    pub(crate) fn remove(&mut self, nodes: &mut impl Nodes, index: u32) {
-        if nodes.node(index).is_in_a_slot() {
-            self.take_out(nodes, index);
+    pub(crate) fn remove(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32) {
+        let Some(node) = nodes.node_mut(index) else { return };
+        let was = *node;
+        node.prev = OUT;
+        if was.is_in_a_slot() {
+            self.take_out(nodes, was);
         }
-        nodes.node_mut(index).prev = OUT;
     }
 
     /// No timer is due before this; one is due then, unless its slot is crowded.
     #[inline]
-    pub(crate) fn next_deadline(&mut self, nodes: &impl Nodes) -> Option<u64> {
+    pub(crate) fn next_deadline(&mut self, nodes: &(impl Nodes + ?Sized)) -> Option<u64> {
         if self.levels == 0 {
-            self.next = None; // A crowded slot may have left an earlier time.
+            self.next = UNKNOWN; // A crowded slot may have left an earlier time.
             return None;
         }
-        if self.next.is_none() {
-            self.next = Some(self.find_next_deadline(nodes));
+        if self.next == UNKNOWN {
+            self.next = self.find_next_deadline(nodes);
         }
-        self.next
+        Some(self.next)
     }
 
     /// There is a timer.
-    fn find_next_deadline(&self, nodes: &impl Nodes) -> u64 {
+    fn find_next_deadline(&self, nodes: &(impl Nodes + ?Sized)) -> u64 {
         let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
         let slot = &self.slots[level * SLOTS + digit];
@@ -178,8 +189,7 @@ impl Wheel {
         }
         let mut earliest = u64::MAX;
         let mut index = slot.first;
-        while index != NIL {
-            let node = nodes.node(index);
+        while let Some(node) = nodes.node(index) {
             earliest = earliest.min(node.deadline);
             index = node.next;
         }
@@ -187,7 +197,12 @@ impl Wheel {
     }
 
     /// Moves time forward to `now` and appends what is due by then, in order.
-    pub(crate) fn expire(&mut self, nodes: &mut impl Nodes, now: u64, expired: &mut Vec<Expired>) {
+    pub(crate) fn expire(
+        &mut self,
+        nodes: &mut (impl Nodes + ?Sized),
+        now: u64,
+        expired: &mut Vec<Expired>,
+    ) {
         if self.next_deadline(nodes).is_none_or(|next| next > now) {
             // Nothing is due. The wheel stays where it is: to move would only cost.
             return;
@@ -211,7 +226,7 @@ impl Wheel {
             self.expire_slot(nodes, top, digit, expired);
         }
         self.reached = now;
-        self.next = None;
+        self.next = UNKNOWN;
         if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
             self.enter_slot(nodes, top, digit_now, expired);
         }
@@ -223,7 +238,7 @@ impl Wheel {
     /// of two is waited for at once.
     fn expire_slot(
         &mut self,
-        nodes: &mut impl Nodes,
+        nodes: &mut (impl Nodes + ?Sized),
         level: usize,
         digit: usize,
         expired: &mut Vec<Expired>,
@@ -249,15 +264,14 @@ impl Wheel {
     /// Spreads the timers of the slot that time has entered, some of which are due.
     fn enter_slot(
         &mut self,
-        nodes: &mut impl Nodes,
+        nodes: &mut (impl Nodes + ?Sized),
         level: usize,
         digit: usize,
         expired: &mut Vec<Expired>,
     ) {
         let from = expired.len();
         let mut index = self.empty_slot(level, digit).first;
-        while index != NIL {
-            let Node { deadline, next, .. } = *nodes.node(index);
+        while let Some(&Node { deadline, next, .. }) = nodes.node(index) {
             if deadline <= self.reached {
                 let order = (expired.len() - from) as u32;
                 expired.push(expire_node(nodes, index, order).0);
@@ -282,39 +296,44 @@ impl Wheel {
     }
 
     #[inline]
-    fn link(&mut self, nodes: &mut impl Nodes, index: u32, deadline: u64) {
+    fn link(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
         let (level, digit) = place_of(self.reached, deadline);
         let slot = &mut self.slots[level * SLOTS + digit];
         let last = std::mem::replace(&mut slot.last, index);
         slot.len += 1;
-        if last == NIL {
-            slot.first = index;
-            self.occupied[level] |= 1 << digit;
-            self.levels |= 1 << level;
-        } else {
-            nodes.node_mut(last).next = index;
+        match nodes.node_mut(last) {
+            Some(last) => last.next = index,
+            None => {
+                slot.first = index;
+                self.occupied[level] |= 1 << digit;
+                self.levels |= 1 << level;
+            }
         }
-        *nodes.node_mut(index) = Node { deadline, prev: last, next: NIL };
+        if let Some(node) = nodes.node_mut(index) {
+            *node = Node { deadline, prev: last, next: NIL };
+        }
     }
 
-    #[inline(always)]
-    fn take_out(&mut self, nodes: &mut impl Nodes, index: u32) {
-        let Node { deadline, prev, next } = *nodes.node(index);
-        if self.next == Some(deadline) {
-            self.next = None;
+    /// Joins the neighbours of a timer in a slot.
+    #[inline]
+    fn take_out(&mut self, nodes: &mut (impl Nodes + ?Sized), node: Node) {
+        let Node { deadline, prev, next } = node;
+        if self.next == deadline {
+            self.next = UNKNOWN;
         }
         let (level, digit) = place_of(self.reached, deadline);
         let slot = &mut self.slots[level * SLOTS + digit];
         slot.len -= 1;
-        match prev {
-            NIL => slot.first = next,
-            prev => nodes.node_mut(prev).next = next,
+        let is_empty = slot.len == 0;
+        match nodes.node_mut(prev) {
+            Some(prev) => prev.next = next,
+            None => slot.first = next,
         }
-        match next {
-            NIL => slot.last = prev,
-            next => nodes.node_mut(next).prev = prev,
+        match nodes.node_mut(next) {
+            Some(next) => next.prev = prev,
+            None => slot.last = prev,
         }
-        if prev == NIL && next == NIL {
+        if is_empty {
             self.mark_empty(level, digit);
         }
     }
@@ -322,17 +341,28 @@ impl Wheel {
 
 /// Marks one timer of an emptied slot as expired; tells the next and the previous in the slot.
 #[inline]
-fn expire_node(nodes: &mut impl Nodes, index: u32, order: u32) -> (Expired, u32, u32) {
-    let node = nodes.node_mut(index);
+fn expire_node(nodes: &mut (impl Nodes + ?Sized), index: u32, order: u32) -> (Expired, u32, u32) {
+    let node = nodes.node_mut(index).expect("a timer in the wheel is there");
     let prev = std::mem::replace(&mut node.prev, EXPIRED);
     (Expired { deadline: node.deadline, order, index }, node.next, prev)
 }
 
+/// Which digit a bit is in.
+const LEVEL_OF_BIT: [u8; 64] = {
+    let mut levels = [0; 64];
+    let mut bit = 0;
+    while bit < 64 {
+        levels[bit] = (bit as u32 / DIGIT_BITS) as u8;
+        bit += 1;
+    }
+    levels
+};
+
 /// The highest digit in which two times differ; 0 if they do not.
 #[inline]
 fn level_of(reached: u64, time: u64) -> usize {
-    let significant = 63 - ((reached ^ time) | (SLOTS as u64 - 1)).leading_zeros();
-    (significant / DIGIT_BITS) as usize
+    let bit = ((reached ^ time) | (SLOTS as u64 - 1)).ilog2();
+    LEVEL_OF_BIT[bit as usize].into()
 }
 
 /// The level and the slot of it where a deadline stands, once time has reached `reached`.
@@ -365,12 +395,12 @@ mod tests {
     }
 
     impl Nodes for Vec<Node> {
-        fn node(&self, index: u32) -> &Node {
-            &self[index as usize]
+        fn node(&self, index: u32) -> Option<&Node> {
+            self.get(index as usize)
         }
 
-        fn node_mut(&mut self, index: u32) -> &mut Node {
-            &mut self[index as usize]
+        fn node_mut(&mut self, index: u32) -> Option<&mut Node> {
+            self.get_mut(index as usize)
         }
     }
 

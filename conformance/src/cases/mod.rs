@@ -244,7 +244,10 @@ macro_rules! __list_of_cases {
                 again_without_a_start_is_an_error
                 again_without_a_repeat_does_nothing
                 again_starts_with_the_repeat_time
-                due_in_counts_from_the_loop_time;
+                due_in_counts_from_the_loop_time
+                call_what_they_were_started_with_last
+                with_one_callback_are_apart
+                have_any_number_of_callbacks;
             18 watchers:
                 run_once_an_iteration
                 run_the_latest_first

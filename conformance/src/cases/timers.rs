@@ -426,3 +426,99 @@ pub fn due_in_counts_from_the_loop_time<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(timer.due_in(&lp), None, "it has fired");
     Ok(())
 }
+
+thread_local! {
+    /// Which callbacks that capture nothing have run.
+    static RUN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A callback that captures nothing, one for each number.
+fn run_number<T: Backend, const N: usize>(_: &mut Loop<T>, _: Timer) {
+    RUN.with_borrow_mut(|run| run.push(N));
+}
+
+/// A timer calls what it was started with last, be it something that captures or nothing that
+/// does; also if it is started so by the callback that it had. What it had before is dropped.
+pub fn call_what_they_were_started_with_last<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    let (timer, held) = (Timer::new(&mut lp), Rc::new(()));
+    let hold = |what| {
+        let held = Rc::clone(&held);
+        trace.then(what, move |_, _| drop(Rc::clone(&held)))
+    };
+    RUN.take();
+    timer.start(&mut lp, MS, ZERO, hold("replaced")).unwrap();
+    timer.start(&mut lp, MS, ZERO, run_number::<T, 1>).unwrap();
+    assert_eq!(Rc::strong_count(&held), 1, "what was replaced is dropped");
+    run_to_the_end(&mut lp);
+    assert_eq!(RUN.take(), [1]);
+
+    timer.start(&mut lp, MS, ZERO, run_number::<T, 2>).unwrap();
+    timer.start(&mut lp, MS, ZERO, hold("captures")).unwrap();
+    run_to_the_end(&mut lp);
+    trace.expect(&["captures"], "the last one");
+
+    let plain_next = trace.then("first", |lp: &mut Loop<T>, timer: Timer| {
+        timer.start(lp, ZERO, ZERO, run_number::<T, 3>).unwrap();
+    });
+    timer.start(&mut lp, MS, ZERO, plain_next).unwrap();
+    assert_eq!(Rc::strong_count(&held), 1, "what was replaced is dropped");
+    run_to_the_end(&mut lp);
+    trace.expect(&["first"], "it started the timer with another");
+    assert_eq!(RUN.take(), [3]);
+
+    timer.start(&mut lp, ZERO, ZERO, |lp, timer| timer.set_repeat(lp, MS).unwrap()).unwrap();
+    run_to_the_end(&mut lp);
+    timer.start(&mut lp, MS, ZERO, hold("closed")).unwrap();
+    timer.close(&mut lp).unwrap();
+    run_to_the_end(&mut lp);
+    assert_eq!(Rc::strong_count(&held), 1, "a timer that is gone holds nothing");
+    assert_eq!(RUN.take(), [0; 0], "nothing but the last one ran");
+    trace.expect(&[], "nothing but the last one ran");
+    Ok(())
+}
+
+/// Timers that have one callback have no more in common.
+pub fn with_one_callback_are_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    RUN.take();
+    let [once, repeating, stopped] = [(); 3].map(|()| {
+        let timer = Timer::new(&mut lp);
+        timer.start(&mut lp, MS, ZERO, run_number::<T, 1>).unwrap();
+        timer
+    });
+    repeating.set_repeat(&mut lp, MS).unwrap();
+    stopped.stop(&mut lp).unwrap();
+    assert_eq!([once.repeat(&lp), repeating.repeat(&lp)], [ZERO, MS]);
+    while RUN.with_borrow(Vec::len) < 4 {
+        run(&mut lp, RunMode::Once);
+    }
+    assert!(!once.is_active(&lp) && !stopped.is_active(&lp));
+    assert!(repeating.is_active(&lp), "it goes on");
+    repeating.close(&mut lp).unwrap();
+    stopped.start(&mut lp, MS, ZERO, run_number::<T, 2>).unwrap();
+    run_to_the_end(&mut lp);
+    assert_eq!(RUN.take(), [1, 1, 1, 1, 2], "each calls what it was given");
+    Ok(())
+}
+
+/// However many callbacks there are that capture nothing, each timer calls its own.
+pub fn have_any_number_of_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict {
+    macro_rules! start {
+        ($lp:ident: $($tens:literal)*) => {$(
+            start!($lp, $tens: 0 1 2 3 4 5 6 7 8 9);
+        )*};
+        ($lp:ident, $tens:literal: $($ones:literal)*) => {$(
+            timer_in(&mut $lp, ZERO, run_number::<T, { 10 * $tens + $ones }>);
+        )*};
+    }
+    let mut lp = new_loop(lab)?;
+    RUN.take();
+    start!(lp: 0 1 2 3 4 5 6 7 8 9);
+    start!(lp: 9 8 7 6 5 4 3 2 1 0);
+    run_to_the_end(&mut lp);
+    let backwards = (0..10).rev().flat_map(|tens| 10 * tens..10 * tens + 10);
+    let expected: Vec<_> = (0..100).chain(backwards).collect();
+    assert_eq!(RUN.take(), expected);
+    Ok(())
+}

@@ -57,14 +57,18 @@ impl Base {
 
     /// Makes the handle active; `alive` counts those that are active and referenced.
     pub(crate) fn start(&mut self, alive: &mut usize) {
-        *alive += usize::from(self.0 & (ACTIVE | REFERENCED) == REFERENCED);
-        self.0 |= ACTIVE;
+        if !self.is_active() {
+            *alive += usize::from(self.is_referenced());
+            self.0 |= ACTIVE;
+        }
     }
 
     /// Makes the handle inactive.
     pub(crate) fn stop(&mut self, alive: &mut usize) {
-        *alive -= usize::from(self.0 & (ACTIVE | REFERENCED) == ACTIVE | REFERENCED);
-        self.0 &= !ACTIVE;
+        if self.is_active() {
+            *alive -= usize::from(self.is_referenced());
+            self.0 &= !ACTIVE;
+        }
     }
 
     fn set_referenced(&mut self, referenced: bool, alive: &mut usize) {

@@ -1,15 +1,20 @@
 //! Timers: call back after a time, once or again and again.
 
+mod actions;
+mod slots;
+
 use std::hint::black_box;
 use std::io;
 use std::time::Duration;
 
 use poll_core::{Backend, Token};
 
-use crate::arena::Arena;
-use crate::callback::Repeated;
+use actions::Actions;
+use slots::{Slot, Slots};
+
+use crate::callback::{Plain, Repeated};
 use crate::handles::Base;
-use crate::wheel::{Expired, Node, Nodes, Wheel};
+use crate::wheel::{Expired, Wheel};
 use crate::{Loop, error};
 
 /// Calls back after a time, once or repeatedly.
@@ -39,15 +44,11 @@ use crate::{Loop, error};
 pub struct Timer(pub(crate) Token);
 
 /// The timers of a loop.
-///
-/// With very many of them, memory is what they cost. So what starting and stopping changes
-/// stands apart from what a timer does when it is due, which mostly stays the same.
 #[derive(Debug)]
 pub(crate) struct Timers<B: Backend> {
-    slots: Arena<Slot>,
+    slots: Slots,
     wheel: Wheel,
-    /// By index.
-    actions: Vec<Action<B>>,
+    actions: Actions<B>,
     /// Those that a pass runs, fixed before the first of them runs.
     expired: Vec<Expired>,
     /// How many of them have run. A pass that a panic cut short goes on from here.
@@ -58,43 +59,15 @@ pub(crate) struct Timers<B: Backend> {
     internal: usize,
 }
 
-/// What starting and stopping a timer changes.
-#[derive(Debug)]
-struct Slot {
-    base: Base,
-    node: Node,
-}
-
-impl Nodes for Arena<Slot> {
-    #[inline]
-    fn node(&self, index: u32) -> &Node {
-        &self.at(index).expect("a timer in the wheel is there").node
-    }
-
-    #[inline]
-    fn node_mut(&mut self, index: u32) -> &mut Node {
-        &mut self.at_mut(index).expect("a timer in the wheel is there").node
-    }
-}
-
-/// What a timer does when it is due.
-#[derive(Debug)]
-struct Action<B: Backend> {
-    /// Zero for a timer that fires once.
-    repeat_ns: u64,
-    /// `None` before the first start, and while the callback runs.
-    callback: Option<Repeated<B, Timer>>,
-}
-
 /// How many timers' memory is asked for at a time.
 const TOGETHER: usize = 64;
 
 impl<B: Backend> Timers<B> {
     pub(crate) fn new() -> Timers<B> {
         Timers {
-            slots: Arena::default(),
+            slots: Slots::new(),
             wheel: Wheel::new(),
-            actions: Vec::new(),
+            actions: Actions::new(),
             expired: Vec::new(),
             run: 0,
             running: None,
@@ -117,36 +90,14 @@ impl<B: Backend> Timers<B> {
 
     /// Those that are handles of their own.
     pub(crate) fn bases(&self) -> impl Iterator<Item = (Token, Base)> {
-        let bases = self.slots.iter().map(|(key, slot)| (key, slot.base));
-        bases.filter(|(_, base)| base.is_ones_own())
-    }
-
-    fn insert(&mut self, base: Base) -> Timer {
-        let key = self.slots.insert(Slot { base, node: Node::OUT });
-        if self.actions.len() <= key.index() as usize {
-            // The action of a slot that is used again was reset when it became free.
-            self.actions.push(Action { repeat_ns: 0, callback: None });
-        }
-        Timer(key)
+        self.slots.bases().filter(|(_, base)| base.is_ones_own())
     }
 
     /// Frees a timer, which is not scheduled.
     pub(crate) fn remove(&mut self, timer: Timer) {
-        if self.slots.remove(timer.0).is_some() {
-            let action = &mut self.actions[timer.0.index() as usize];
-            action.repeat_ns = 0;
-            drop(action.callback.take());
+        if let Some(action) = self.slots.remove(timer.0) {
+            self.actions.remove(action);
         }
-    }
-
-    /// The slot and the action of a timer that is not closing.
-    #[inline]
-    fn open(&mut self, timer: Timer) -> io::Result<(&mut Slot, &mut Action<B>)> {
-        let slot = self.slots.get_mut(timer.0).ok_or_else(error::stale)?;
-        if slot.base.is_closing() {
-            return Err(error::closing());
-        }
-        Ok((slot, &mut self.actions[timer.0.index() as usize]))
     }
 
     /// Asks for the memory of the timers that run next. They may be far apart: asked for
@@ -154,20 +105,24 @@ impl<B: Backend> Timers<B> {
     fn fetch(&self) {
         let next = &self.expired[self.run..];
         for expired in &next[..next.len().min(TOGETHER)] {
-            black_box(self.slots.key_at(expired.index));
-            black_box(self.actions[expired.index as usize].repeat_ns);
+            let action = self.slots.action_at(expired.index);
+            black_box(self.actions.repeat_ns(action));
         }
     }
 
     #[inline]
     fn schedule(&mut self, timer: Timer, deadline: u64) {
-        self.wheel.schedule(&mut self.slots, timer.0.index(), deadline);
+        self.wheel.schedule(self.slots.as_mut(), timer.0.index(), deadline);
     }
 
     /// When the next timer is due; earlier by a little if very many are.
     pub(crate) fn next_deadline_ns(&mut self) -> Option<u64> {
         // What is left of a pass is due now.
-        if self.run < self.expired.len() { Some(0) } else { self.wheel.next_deadline(&self.slots) }
+        if self.run < self.expired.len() {
+            Some(0)
+        } else {
+            self.wheel.next_deadline(self.slots.as_mut())
+        }
     }
 }
 
@@ -175,14 +130,14 @@ impl Timer {
     /// A timer that is not started.
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Timer {
         let base = lp.new_base();
-        lp.timers.insert(base)
+        Timer(lp.timers.slots.insert(base))
     }
 
     /// A timer that is a part of another handle, which keeps the loop alive or not, and
     /// [frees](Loop::free_internal) it.
     pub(crate) fn internal<B: Backend>(lp: &mut Loop<B>) -> Timer {
         lp.timers.internal += 1;
-        lp.timers.insert(Base::internal())
+        Timer(lp.timers.slots.insert(Base::internal()))
     }
 
     /// Calls `callback` after `timeout`, and then every `repeat` unless that is zero.
@@ -193,6 +148,7 @@ impl Timer {
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the timer is closing.
+    #[inline]
     pub fn start<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -200,12 +156,44 @@ impl Timer {
         repeat: Duration,
         callback: impl FnMut(&mut Loop<B>, Timer) + 'static,
     ) -> io::Result<()> {
+        match Plain::new(callback) {
+            Ok(plain) if repeat.is_zero() => self.start_plain(lp, timeout, plain),
+            Ok(plain) => self.start_own(lp, timeout, repeat, plain.into()),
+            Err(callback) => self.start_own(lp, timeout, repeat, Repeated::new(callback)),
+        }
+    }
+
+    /// With very many timers it counts how few instructions this takes.
+    #[inline(never)]
+    fn start_plain<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        timeout: Duration,
+        callback: Plain<B, Timer>,
+    ) -> io::Result<()> {
         let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
-        let (slot, action) = lp.timers.open(self)?;
+        let slots = lp.timers.slots.as_mut();
+        let slot = open(slots, self)?;
         slot.base.start(&mut lp.active_handles);
-        Repeated::put(&mut action.callback, callback);
-        action.set_repeat(repeat);
-        lp.timers.schedule(self, deadline);
+        lp.timers.actions.set_plain(&mut slot.action, callback);
+        lp.timers.wheel.schedule(slots, self.0.index(), deadline);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn start_own<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        timeout: Duration,
+        repeat: Duration,
+        callback: Repeated<B, Timer>,
+    ) -> io::Result<()> {
+        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
+        let slots = lp.timers.slots.as_mut();
+        let slot = open(slots, self)?;
+        slot.base.start(&mut lp.active_handles);
+        lp.timers.actions.set(&mut slot.action, nanoseconds(repeat), callback);
+        lp.timers.wheel.schedule(slots, self.0.index(), deadline);
         Ok(())
     }
 
@@ -215,9 +203,10 @@ impl Timer {
     ///
     /// `NotFound` for a stale key.
     pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        let slot = lp.timers.slots.get_mut(self.0).ok_or_else(error::stale)?;
+        let slots = lp.timers.slots.as_mut();
+        let slot = slots::find_mut(slots, self.0).ok_or_else(error::stale)?;
         slot.base.stop(&mut lp.active_handles);
-        lp.timers.wheel.remove(&mut lp.timers.slots, self.0.index());
+        lp.timers.wheel.remove(slots, self.0.index());
         Ok(())
     }
 
@@ -231,15 +220,16 @@ impl Timer {
     pub fn again<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let now = lp.now_ns();
         let runs = lp.timers.running == Some(self);
-        let (slot, action) = lp.timers.open(self)?;
-        if action.callback.is_none() && !runs {
+        let slot = open(lp.timers.slots.as_mut(), self)?;
+        let action = slot.action;
+        if !lp.timers.actions.has_callback(action) && !runs {
             let why = "a timer that was never started has nothing to do again";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        if action.repeat_ns != 0 {
-            let deadline = now.saturating_add(action.repeat_ns);
+        let repeat_ns = lp.timers.actions.repeat_ns(action);
+        if repeat_ns != 0 {
             slot.base.start(&mut lp.active_handles);
-            lp.timers.schedule(self, deadline);
+            lp.timers.schedule(self, now.saturating_add(repeat_ns));
         }
         Ok(())
     }
@@ -253,16 +243,15 @@ impl Timer {
     ///
     /// `NotFound` for a stale key.
     pub fn set_repeat<B: Backend>(self, lp: &mut Loop<B>, repeat: Duration) -> io::Result<()> {
-        lp.timers.slots.get(self.0).ok_or_else(error::stale)?;
-        lp.timers.actions[self.0.index() as usize].set_repeat(repeat);
+        let slot = lp.timers.slots.get_mut(self.0).ok_or_else(error::stale)?;
+        lp.timers.actions.set_repeat(&mut slot.action, nanoseconds(repeat));
         Ok(())
     }
 
     /// The repeat time; zero if the timer fires once, or its key is stale.
     pub fn repeat<B: Backend>(self, lp: &Loop<B>) -> Duration {
-        let action =
-            lp.timers.slots.get(self.0).map(|_| &lp.timers.actions[self.0.index() as usize]);
-        action.map_or(Duration::ZERO, |action| Duration::from_nanos(action.repeat_ns))
+        let repeat_ns = |slot: &Slot| lp.timers.actions.repeat_ns(slot.action);
+        Duration::from_nanos(lp.timers.slots.get(self.0).map_or(0, repeat_ns))
     }
 
     /// How long from [`Loop::now`] until the timer is due: zero if it is overdue, `None`
@@ -278,7 +267,7 @@ impl<B: Backend> Loop<B> {
     /// Frees a timer that is a part of another handle.
     pub(crate) fn free_internal(&mut self, timer: Timer) {
         if self.timers.slots.get(timer.0).is_some() {
-            self.timers.wheel.remove(&mut self.timers.slots, timer.0.index());
+            self.timers.wheel.remove(self.timers.slots.as_mut(), timer.0.index());
             self.timers.internal -= 1;
             self.timers.remove(timer);
         }
@@ -296,36 +285,34 @@ impl<B: Backend> Loop<B> {
 
     fn run_due_timers(&mut self, now: u64) {
         let Timers { wheel, slots, expired, .. } = &mut self.timers;
-        wheel.expire(slots, now, expired);
+        wheel.expire(slots.as_mut(), now, expired);
         while let Some(&expired) = self.timers.expired.get(self.timers.run) {
             if self.timers.run.is_multiple_of(TOGETHER) {
                 self.timers.fetch();
             }
             self.timers.run += 1;
             // Stopped, closed or started again by one that ran before?
-            let slot = self.timers.slots.at_mut(expired.index);
-            if slot.is_some_and(|slot| slot.node.take_expired()) {
-                self.fire(expired.index, now);
+            if let Some((key, slot)) = self.timers.slots.at_mut(expired.index)
+                && slot.node.take_expired()
+            {
+                self.fire(Timer(key), now);
             }
         }
         self.timers.expired.clear();
         self.timers.run = 0;
     }
 
-    fn fire(&mut self, index: u32, now: u64) {
+    fn fire(&mut self, timer: Timer, now: u64) {
         let timers = &mut self.timers;
-        let Some(key) = timers.slots.key_at(index) else { return };
-        let Some(slot) = timers.slots.at_mut(index) else { return };
-        let action = &mut timers.actions[index as usize];
-        let callback = action.callback.take();
-        if action.repeat_ns == 0 {
+        let Some(slot) = timers.slots.get_mut(timer.0) else { return };
+        let action = slot.action;
+        let repeat_ns = timers.actions.repeat_ns(action);
+        if repeat_ns == 0 {
             slot.base.stop(&mut self.active_handles);
         } else {
-            let deadline = now.saturating_add(action.repeat_ns);
-            timers.schedule(Timer(key), deadline);
+            timers.schedule(timer, now.saturating_add(repeat_ns));
         }
-        let Some(mut callback) = callback else { return };
-        let timer = Timer(key);
+        let Some(mut callback) = timers.actions.take_callback(action) else { return };
         timers.running = Some(timer);
         self.call(&mut callback, timer, |lp, timer| {
             lp.timers.running = None;
@@ -333,24 +320,22 @@ impl<B: Backend> Loop<B> {
         });
         let timers = &mut self.timers;
         timers.running = None;
-        if timers.slots.get(key).is_some() {
+        if let Some(slot) = timers.slots.get(timer.0) {
             // Kept even if stopped, for `again`; unless there is a new one.
-            timers.actions[index as usize].callback.get_or_insert(callback);
+            timers.actions.give_back(slot.action, callback);
         }
     }
 }
 
-impl<B: Backend> Action<B> {
-    fn set_repeat(&mut self, repeat: Duration) {
-        let repeat_ns = nanoseconds(repeat);
-        // Memory that stays the same need not be written back.
-        if self.repeat_ns != repeat_ns {
-            self.repeat_ns = repeat_ns;
-        }
-    }
+/// A timer that is not closing.
+#[inline]
+fn open(slots: &mut [Slot], timer: Timer) -> io::Result<&mut Slot> {
+    let slot = slots::find_mut(slots, timer.0).ok_or_else(error::stale)?;
+    if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
 }
 
 /// Saturates after 584 years.
+#[inline]
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     let whole = duration.as_secs().saturating_mul(1_000_000_000);
     whole.saturating_add(u64::from(duration.subsec_nanos()))

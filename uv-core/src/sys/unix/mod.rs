@@ -6,6 +6,7 @@ pub(crate) mod control;
 pub(crate) mod fs;
 pub(crate) mod interfaces;
 pub(crate) mod names;
+mod pages;
 mod passing;
 mod pipes;
 mod process;
@@ -27,6 +28,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::RawSource;
+
+pub(crate) use pages::fault_in;
 
 pub(crate) use passing::{
     MOST_HANDLES, PASSED_OPERATE, Passed, PassedKind, Rights, kind_of, passed_pipe, passed_tcp,

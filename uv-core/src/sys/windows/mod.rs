@@ -21,6 +21,7 @@ pub(crate) mod users;
 pub(crate) mod watching;
 
 use std::io;
+use std::mem::MaybeUninit;
 
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
@@ -65,6 +66,9 @@ pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Windows gives each page when it is written first.
+pub(crate) fn fault_in<T>(_: &mut [MaybeUninit<T>]) {}
 
 /// What a poll is told when its socket has an error.
 pub(crate) fn bad_source() -> io::Error {
