@@ -115,6 +115,38 @@ impl ServerProcess {
         crate::clock::read(clock).ok_or_else(io::Error::last_os_error)
     }
 
+    /// Stops it until [`go_on`](ServerProcess::go_on); returns when it has stopped.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it is gone.
+    #[cfg(target_os = "linux")]
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal(libc::SIGSTOP)?;
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::uninit();
+        // SAFETY: `info` is valid for writes.
+        let failed =
+            unsafe { libc::waitid(libc::P_PID, self.id(), info.as_mut_ptr(), libc::WSTOPPED) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Ends a [`pause`](ServerProcess::pause).
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it is gone.
+    #[cfg(target_os = "linux")]
+    pub fn go_on(&self) -> io::Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn signal(&self, signal: std::ffi::c_int) -> io::Result<()> {
+        // SAFETY: takes no memory; the process is a child that was not waited for.
+        let failed = unsafe { libc::kill(self.id() as libc::pid_t, signal) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// How many bytes of memory of its own it uses: whole pages, without those of its program.
     ///
     /// # Errors

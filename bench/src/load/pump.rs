@@ -1,82 +1,105 @@
-//! Bytes in one direction, as fast as the server takes them.
+//! Bytes in one direction.
+//!
+//! All servers find the same: each connection holds a given amount when the server gets to it. It is
+//! paused while the clients send, so that it does not read smaller pieces, and sleep more often,
+//! because it is quick. What goes before opens the kernel's windows: a connection that begins is
+//! stopped and probed by the kernel, now on one side's time and now on the other's.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::connection::pattern;
-use super::{Outcome, SILENCE_MS, Watch, Window, connect, silent, wrong};
+use super::{Outcome, SILENCE_MS, Watch, connect, silent, wrong};
 use crate::latencies::Latencies;
-use crate::pollers::Epoll;
 use crate::process::ServerProcess;
+
+/// How often to look whether the server has read all.
+const LOOK: Duration = Duration::from_micros(500);
+
+/// How much a connection holds if there are many: more is in no cache when it is read.
+const HELD: usize = 128 * 1024;
+
+/// How much all hold at least.
+const HELD_BY_ALL: usize = 1024 * 1024;
 
 /// What the clients do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pump {
     pub(crate) connections: usize,
-    /// At least so many bytes are sent within the window.
-    pub(crate) least: u64,
+    /// How many bytes go before those that count, at least.
+    pub(crate) warm_up: u64,
+    /// How many bytes count, at least.
+    pub(crate) bytes: u64,
+    /// See that every connection ends as it should.
+    pub(crate) check: bool,
 }
 
-/// Sends for as long as the window is.
-pub(crate) fn pump(server: &ServerProcess, plan: Pump, window: Window) -> io::Result<Outcome> {
-    let mut epoll = Epoll::new()?;
+/// Sends them, until the server has read them all.
+pub(crate) fn pump(server: &ServerProcess, plan: Pump) -> io::Result<Outcome> {
     let mut streams = Vec::with_capacity(plan.connections);
-    for number in 0..plan.connections {
+    for _ in 0..plan.connections {
         let stream = connect(server.address())?;
         stream.set_nonblocking(true)?;
-        epoll.control(libc::EPOLL_CTL_ADD, stream.as_raw_fd(), libc::EPOLLOUT, number as u64)?;
         streams.push(stream);
     }
-    let warm_up = send(&mut epoll, &streams, |_, begun| begun.elapsed() >= window.warm_up)?;
-    let before = warm_up.saturating_sub(queued(server)?);
+    send(server, &streams, plan.warm_up)?;
     let watch = Watch::start(server)?;
-    let mut sent = warm_up;
-    let (spent, count) = loop {
-        sent += send(&mut epoll, &streams, |sent, _| {
-            watch.wall.elapsed() >= window.measured && sent >= plan.least / 4
-        })?;
-        let (spent, read) = (watch.spent(server)?, sent.saturating_sub(queued(server)?));
-        let count = read.saturating_sub(before);
-        if count >= plan.least {
-            break (spent, count);
-        } // Else the buffers have taken most of it.
-    };
-    if window.check {
+    let count = send(server, &streams, plan.bytes)?;
+    let spent = watch.spent(server)?;
+    if plan.check {
         streams.iter().try_for_each(finish)?;
     }
     Ok(Outcome { count, spent, latencies: Latencies::default() })
 }
 
-/// Sends until it is over, which is decided by how much was sent and when this began.
-fn send(
-    epoll: &mut Epoll,
-    streams: &[TcpStream],
-    over: impl Fn(u64, Instant) -> bool,
-) -> io::Result<u64> {
-    let (begun, mut sent) = (Instant::now(), 0);
-    let mut ready = Vec::new();
-    while !over(sent, begun) {
-        let count = epoll.wait_ms(SILENCE_MS)?;
-        if count == 0 {
-            return Err(silent());
+/// Sends at least so many bytes, a burst at a time; returns how many.
+fn send(server: &ServerProcess, streams: &[TcpStream], least: u64) -> io::Result<u64> {
+    let held = HELD.max(HELD_BY_ALL / streams.len());
+    let mut sent = 0;
+    while sent < least {
+        server.pause()?;
+        for stream in streams {
+            sent += fill(stream, held)?;
         }
-        ready.clear();
-        ready.extend(epoll.found(count).map(|(number, _)| number as usize));
-        for &number in &ready {
-            match io::Write::write(&mut &streams[number], pattern()) {
-                Ok(written) => sent += written as u64,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
+        server.go_on()?;
+        drain(server)?;
     }
     Ok(sent)
 }
 
+/// Sends so many bytes over a connection, or as many as it holds; returns how many.
+fn fill(mut stream: &TcpStream, bytes: usize) -> io::Result<u64> {
+    let mut sent = 0;
+    while sent < bytes {
+        match stream.write(&pattern()[..pattern().len().min(bytes - sent)]) {
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent as u64)
+}
+
+/// Waits until the server has read all that was sent.
+fn drain(server: &ServerProcess) -> io::Result<()> {
+    let (mut least, mut since) = (u64::MAX, Instant::now());
+    loop {
+        let left = queued(server)?;
+        if left == 0 {
+            return Ok(());
+        }
+        if left < least {
+            (least, since) = (left, Instant::now());
+        } else if since.elapsed() > Duration::from_millis(SILENCE_MS as u64) {
+            return Err(silent());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// How much the kernel has that the server has not read: on loopback that may be megabytes for
-/// each connection, which are not to count.
+/// each connection.
 fn queued(server: &ServerProcess) -> io::Result<u64> {
     let port = server.address().port();
     let table = std::fs::read_to_string("/proc/net/tcp")?;

@@ -122,17 +122,20 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
 }
 
 pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
-    let (window, least) = (Window::of(scale), scale.pick(1 << 20, 1 << 20, 1 << 24));
+    let warm_up = scale.pick(0, 1 << 24, 1 << 26);
+    let bytes = scale.pick(1 << 20, 1 << 25, 1 << 27);
+    let window = Window::of(scale);
     let scenario = |connections: usize| {
-        let plan = Pump { connections, least };
+        let plan = Pump { connections, warm_up, bytes, check: window.check };
         let entrants = entrants(Service::Sink, window, move |server| {
-            let outcome = load::pump(server, plan, window)?;
+            let outcome = load::pump(server, plan)?;
             let reading = Reading { count: outcome.count, spent: outcome.spent };
             Ok(Sample::new([reading, reading]))
         });
-        let count = Count::AtLeast(least);
-        let about = "bytes that the server reads and drops, in each second of its CPU time";
-        let wall = "the same in each second on the wall, which the clients may bound";
+        let count = Count::AtLeast(bytes);
+        let about = "bytes that the server reads and drops, in each second of its CPU time. It \
+                     stands still while the clients send, so that all servers find as much";
+        let wall = "the same in each second on the wall, which the clients bound";
         Scenario {
             name: if connections == 1 {
                 "1 connection".into()
