@@ -222,12 +222,89 @@ impl Backend for Epoll {
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        // Most have nothing to tell the kernel, and nothing that they must not tell of.
+        let is_usual = self.changed.is_empty() && self.silent == 0 && !self.rings_late;
+        if is_usual && self.is_to_look(timeout) {
+            return self.look(timeout, events);
+        }
         if timeout == Some(Duration::ZERO) && self.sources.is_empty() && !self.shown.get() {
             // The kernel has nothing to tell of nothing. Not so if others watch the
             // instance, whose bell would go on ringing for them.
             self.waker.bell().wake_up();
             return Ok(());
         }
+        self.wait_long(timeout, false, events)
+    }
+
+    #[inline]
+    fn now(&self) -> Duration {
+        instance::monotonic()
+    }
+
+    fn raw_fd(&self) -> Option<RawSource> {
+        self.shown.set(true);
+        if self.waker.bell().watch() {
+            // The eventfd is never full, and the knock itself is noted anyway.
+            let _ = self.waker.ring();
+        }
+        Some(RawSource::from_fd(self.instance.fd()))
+    }
+
+    fn after_fork(&mut self) -> io::Result<()> {
+        // The old instance is the parent's too: it is left without a word.
+        self.waker.after_fork()?;
+        self.renew()
+    }
+}
+
+impl Epoll {
+    /// True if a wait may find nothing to report before the time is over, and must know how
+    /// much of it is left.
+    #[inline]
+    fn may_go_on(&self, timeout: Option<Duration>) -> bool {
+        let longest = timeout.is_some_and(|timeout| timeout > LONGEST);
+        self.silent > 0 || self.rings_late || longest
+    }
+
+    /// True if the wait would count time, and it is [worthwhile](rush) to look first.
+    #[inline]
+    fn is_to_look(&mut self, left: Option<Duration>) -> bool {
+        left.is_some_and(|left| !left.is_zero()) && self.rush.is_to_look()
+    }
+
+    /// Looks what is there, and waits only if that is nothing.
+    #[inline]
+    fn look(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready).is_ok();
+        let found = !self.ready.is_empty();
+        self.rush.looked(found);
+        if !found {
+            return self.wait_long(timeout, looked, events);
+        }
+        let woken = self.waker.bell().wake_up();
+        if !woken && self.collect_usual(events) {
+            return Ok(());
+        }
+        let before = events.len();
+        let rung = self.collect_with_care(events);
+        if woken || rung {
+            self.rings_late = woken && !rung;
+        }
+        // A ring that not even the doorbell knew of is a wake.
+        if woken || rung || events.len() > before {
+            return Ok(());
+        }
+        self.wait_long(timeout, false, events)
+    }
+
+    /// A wait, however many system calls it takes. `looked` if there was nothing just now.
+    #[inline(never)]
+    fn wait_long(
+        &mut self,
+        timeout: Option<Duration>,
+        mut looked: bool,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
         let before = events.len();
         // The clock is read only if the wait may have to go on.
         let countdown = self.may_go_on(timeout).then(|| Countdown::start(timeout));
@@ -240,7 +317,10 @@ impl Backend for Epoll {
             if events.len() > before {
                 left = Some(Duration::ZERO);
             }
-            let looked = self.looks_first(left);
+            if !looked && self.is_to_look(left) {
+                looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready).is_ok();
+                self.rush.looked(!self.ready.is_empty());
+            }
             let found = looked && !self.ready.is_empty();
             let sleeps = !found && left != Some(Duration::ZERO);
             let knocked = sleeps && !self.waker.bell().sleep();
@@ -278,50 +358,8 @@ impl Backend for Epoll {
             if left == Some(Duration::ZERO) {
                 return Ok(());
             }
+            looked = false;
         }
-    }
-
-    #[inline]
-    fn now(&self) -> Duration {
-        instance::monotonic()
-    }
-
-    fn raw_fd(&self) -> Option<RawSource> {
-        self.shown.set(true);
-        if self.waker.bell().watch() {
-            // The eventfd is never full, and the knock itself is noted anyway.
-            let _ = self.waker.ring();
-        }
-        Some(RawSource::from_fd(self.instance.fd()))
-    }
-
-    fn after_fork(&mut self) -> io::Result<()> {
-        // The old instance is the parent's too: it is left without a word.
-        self.waker.after_fork()?;
-        self.renew()
-    }
-}
-
-impl Epoll {
-    /// True if a wait may find nothing to report before the time is over, and must know how
-    /// much of it is left.
-    #[inline]
-    fn may_go_on(&self, timeout: Option<Duration>) -> bool {
-        let longest = timeout.is_some_and(|timeout| timeout > LONGEST);
-        self.silent > 0 || self.rings_late || longest
-    }
-
-    /// Looks what is there, if the wait would count time and that is [worthwhile](rush); false
-    /// if it has not.
-    #[inline]
-    fn looks_first(&mut self, left: Option<Duration>) -> bool {
-        let counts = left.is_some_and(|left| left > Duration::ZERO);
-        if !counts || !self.rush.is_to_look() {
-            return false;
-        }
-        let looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready).is_ok();
-        self.rush.looked(!self.ready.is_empty());
-        looked
     }
 
     /// Tells the kernel what has changed, in one system call a source at most.
@@ -347,23 +385,37 @@ impl Epoll {
     /// Turns what the kernel has reported into events. True if the bell has rung.
     #[inline]
     fn collect(&mut self, events: &mut Vec<Event>) -> bool {
-        if self.wary || self.silent > 0 {
-            return self.collect_from(0, events);
-        }
-        // Most are to be read, which the kernel was asked for. Nothing else has to be known.
-        let usual = |event: &libc::epoll_event| event.events == bit(EPOLLIN) && event.u64 != BELL;
-        let count = self.ready.iter().position(|event| !usual(event)).unwrap_or(self.ready.len());
-        events.extend(self.ready[..count].iter().map(|event| {
-            let token = Token::from_u64(event.u64);
-            Event::Ready { token, ready: Ready::READ }
-        }));
-        count < self.ready.len() && self.collect_from(count, events)
+        !self.collect_usual(events) && self.collect_with_care(events)
     }
 
-    /// As [`Epoll::collect`], from the given one on; looks at the sources.
-    fn collect_from(&mut self, first: usize, events: &mut Vec<Event>) -> bool {
+    /// As [`Epoll::collect`], if nothing has to be known of the sources: most are to be read,
+    /// which the kernel was asked for. Else false, and nothing is done.
+    #[inline]
+    fn collect_usual(&mut self, events: &mut Vec<Event>) -> bool {
+        if self.wary || self.silent > 0 {
+            return false;
+        }
+        let usual = |event: &libc::epoll_event| event.events == bit(EPOLLIN) && event.u64 != BELL;
+        if !self.ready.iter().all(usual) {
+            return false;
+        }
+        let report = |event: &libc::epoll_event| Event::Ready {
+            token: Token::from_u64(event.u64),
+            ready: Ready::READ,
+        };
+        match self.ready.as_slice() {
+            [event] => events.push(report(event)),
+            // Neither checks for room nor stores a length for each.
+            many => events.extend(many.iter().map(report)),
+        }
+        true
+    }
+
+    /// As [`Epoll::collect`]; looks at the sources.
+    #[inline(never)]
+    fn collect_with_care(&mut self, events: &mut Vec<Event>) -> bool {
         let (mut orphaned, mut rung) = (false, false);
-        for event in &self.ready[first..] {
+        for event in &self.ready {
             if event.u64 == BELL {
                 rung = true; // The doorbell says whether that was a wake.
                 continue;

@@ -5,21 +5,21 @@
 //! finds nothing is a system call for nothing. So a backend that is busy looks first, and one
 //! that mostly sleeps tries that seldom.
 
-/// How many waits there are at the most from one look that found nothing to the next.
-const SELDOM: u8 = u8::MAX;
+/// How many waits there are before the first look, when nothing is known yet.
+const AT_FIRST: u8 = 15;
 
 /// What the last looks were like.
 #[derive(Debug)]
 pub(crate) struct Rush {
     /// So many waits come before the next look.
     left: u8,
-    /// As many came before the last one.
+    /// As many came before the last one. There are never more than this type can say.
     pause: u8,
 }
 
 impl Rush {
     pub(crate) fn new() -> Rush {
-        Rush { left: SELDOM, pause: SELDOM }
+        Rush { left: AT_FIRST, pause: AT_FIRST }
     }
 
     /// The next wait looks first.
@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn who_mostly_sleeps_looks_seldom() {
         let mut rush = Rush::new();
-        assert_eq!(looks(&mut rush, 255, |_| false), 0);
+        assert_eq!(looks(&mut rush, 15, |_| false), 0);
+        assert!(looks(&mut rush, 512, |_| false) <= 6, "at first it learns");
         assert!(looks(&mut rush, 25_600, |_| false) <= 101);
     }
 
