@@ -227,7 +227,41 @@ impl<B: Backend> Loop<B> {
         self.empty_udp_outbox();
     }
 
+    /// One turn of a loop that is alive and not stopped.
+    #[inline]
     fn iterate(&mut self, mode: RunMode) -> io::Result<()> {
+        // Most turns have nothing to do but to wait, and to handle what that gives.
+        let timeout = match self.has_due() || self.watchers[Phase::Prepare as usize].any_started() {
+            true => self.begin_turn(mode),
+            false if mode == RunMode::NoWait || self.dispatching => Some(Duration::ZERO),
+            false => self.time_to_timers(),
+        };
+        self.poll(timeout)?;
+        if self.has_left() || self.watchers[Phase::Check as usize].any_started() {
+            self.end_turn();
+        }
+        self.update_time();
+        self.run_timers();
+        Ok(())
+    }
+
+    /// True if this turn, or the next, has callbacks to run that wait for nothing.
+    #[inline]
+    fn has_due(&self) -> bool {
+        self.has_left()
+            || !self.next_turn.is_empty()
+            || self.watchers[Phase::Idle as usize].any_started()
+    }
+
+    /// True if this turn has such callbacks.
+    #[inline]
+    fn has_left(&self) -> bool {
+        !self.pending.is_empty() || !self.closing.is_empty() || !self.closing_now.is_empty()
+    }
+
+    /// What comes before the poll; returns how long that may block.
+    #[inline(never)]
+    fn begin_turn(&mut self, mode: RunMode) -> Option<Duration> {
         if !self.next_turn.is_empty() {
             self.pending.append(&mut self.next_turn);
         }
@@ -236,12 +270,16 @@ impl<B: Backend> Loop<B> {
         self.run_pending();
         self.run_watchers(Phase::Idle);
         self.run_watchers(Phase::Prepare);
-        let timeout = match mode {
+        match mode {
             RunMode::Default => self.poll_timeout(),
             RunMode::Once if may_block => self.poll_timeout(),
             RunMode::Once | RunMode::NoWait => Some(Duration::ZERO),
-        };
-        self.poll(timeout)?;
+        }
+    }
+
+    /// What comes after the poll, but for timers.
+    #[inline(never)]
+    fn end_turn(&mut self) {
         for _ in 0..PENDING_ROUNDS {
             if self.pending.is_empty() {
                 break;
@@ -250,9 +288,6 @@ impl<B: Backend> Loop<B> {
         }
         self.run_watchers(Phase::Check);
         self.run_closing();
-        self.update_time();
-        self.run_timers();
-        Ok(())
     }
 
     /// Makes [`run`](Loop::run) return after the iteration under way, which does not
@@ -324,17 +359,12 @@ impl<B: Backend> Loop<B> {
     }
 
     fn poll_timeout(&mut self) -> Option<Duration> {
-        let may_block = !self.stopped
-            && self.has_active()
-            && self.pending.is_empty()
-            && self.next_turn.is_empty()
-            && !self.watchers[Phase::Idle as usize].any_started()
-            && self.closing.is_empty()
-            && self.closing_now.is_empty()
-            && !self.dispatching;
-        if !may_block {
-            return Some(Duration::ZERO);
-        }
+        let may_block = !self.stopped && self.has_active() && !self.has_due() && !self.dispatching;
+        if may_block { self.time_to_timers() } else { Some(Duration::ZERO) }
+    }
+
+    #[inline]
+    fn time_to_timers(&mut self) -> Option<Duration> {
         let deadline = self.timers.next_deadline_ns()?;
         Some(Duration::from_nanos(deadline.saturating_sub(self.now_ns())))
     }
@@ -448,7 +478,6 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    #[inline]
     fn run_closing(&mut self) {
         if !self.closing.is_empty() || !self.closing_now.is_empty() {
             self.close_handles();
@@ -476,6 +505,7 @@ impl<B: Backend> Loop<B> {
 
     /// Waits and handles what the wait reports. Waits again, for the time left, if it was
     /// interrupted before anything happened.
+    #[inline]
     fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let blocks = timeout != Some(Duration::ZERO);
         // A timeout that is neither zero nor for ever was counted from the loop's time.
@@ -483,40 +513,68 @@ impl<B: Backend> Loop<B> {
         let mut left = timeout;
         self.meters.count_turn();
         loop {
-            self.wait(left, blocks)?;
+            // Not so if a panic has left some of what the last wait gave.
+            if !self.dispatching {
+                self.wait(left, blocks)?;
+            }
             self.update_time();
             let dispatched = self.dispatch();
             self.meters.count_events(dispatched, !blocks);
             if dispatched > 0 || !blocks || !self.pending.is_empty() {
                 return Ok(());
             }
-            if let Some(timeout) = timeout {
-                let deadline = Duration::from_nanos(begun_ns) + timeout;
-                left = Some(deadline.saturating_sub(self.now()));
-                if left == Some(Duration::ZERO) {
-                    return Ok(());
-                }
+            left = timeout.map(|timeout| self.time_left(timeout, begun_ns));
+            if left == Some(Duration::ZERO) {
+                return Ok(());
             }
         }
     }
 
-    fn wait(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
-        if self.dispatching {
-            return Ok(()); // A panic has left some of what the last wait gave.
-        }
+    /// How much of a timeout is left that was counted from then.
+    #[cold]
+    fn time_left(&self, timeout: Duration, begun_ns: u64) -> Duration {
+        (Duration::from_nanos(begun_ns) + timeout).saturating_sub(self.now())
+    }
+
+    #[inline]
+    fn wait(&mut self, mut timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
         self.turn = self.turn.wrapping_add(1);
+        if self.has_outgoing() {
+            self.send_outgoing();
+            // A write of nothing is over when it is its turn: its callback is not to wait.
+            if !self.pending.is_empty() {
+                timeout = Some(Duration::ZERO);
+            }
+        }
+        self.operations.events.clear();
+        self.operations.handled = 0;
+        if self.block_sigprof || self.meters.measures_idle_time() {
+            return self.wait_watched(timeout, blocks);
+        }
+        self.backend.wait(timeout, &mut self.operations.events)
+    }
+
+    /// True if something is to be given to the kernel or the backend before the wait.
+    #[inline]
+    fn has_outgoing(&self) -> bool {
+        self.has_outbox() || !self.udp_outbox.is_empty() || self.works.has_lent()
+    }
+
+    #[inline(never)]
+    fn send_outgoing(&mut self) {
         self.send_outbox();
         self.send_udp_outbox();
         self.submit_lent();
-        self.operations.events.clear();
-        self.operations.handled = 0;
+    }
+
+    /// Waits, and measures for how long, or keeps profilers from ending it.
+    #[cold]
+    fn wait_watched(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
         let _blocked = self.block_sigprof.then(sys::SigprofBlocked::new);
         let measures = blocks && self.meters.measures_idle_time();
         if measures {
             self.meters.begin_idle();
         }
-        // A write of nothing is over when it is its turn: its callback is not to wait.
-        let timeout = if self.pending.is_empty() { timeout } else { Some(Duration::ZERO) };
         let result = self.backend.wait(timeout, &mut self.operations.events);
         if measures {
             self.meters.end_idle();
@@ -552,6 +610,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Looks where notes say; returns how much there was.
+    #[inline(never)]
     fn take_notes(&mut self) -> usize {
         let mut dispatched = 0;
         // One note at a time: a panic leaves the others.

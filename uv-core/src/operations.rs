@@ -242,6 +242,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// An operation says something.
+    #[inline(never)]
     pub(crate) fn operation_done(&mut self, token: Token, mut done: Done) {
         let Some(operation) = self.operations.flights.get_mut(token) else {
             debug_assert!(false, "an operation that nobody has started");

@@ -176,6 +176,7 @@ impl Wheel {
     }
 
     /// There is a timer.
+    #[inline(never)]
     fn find_next_deadline(&self, nodes: &(impl Nodes + ?Sized)) -> u64 {
         let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;

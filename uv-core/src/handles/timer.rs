@@ -274,6 +274,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Runs the timers that are due, in order.
+    #[inline]
     pub(crate) fn run_timers(&mut self) {
         // Without a timer there is no need to know the time.
         let Some(deadline) = self.timers.next_deadline_ns() else { return };
@@ -283,6 +284,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    #[inline(never)]
     fn run_due_timers(&mut self, now: u64) {
         let Timers { wheel, slots, expired, .. } = &mut self.timers;
         wheel.expire(slots.as_mut(), now, expired);

@@ -357,13 +357,12 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn udp_ready(&mut self, udp: Udp, ready: Ready) {
         if ready.contains(Ready::ERROR) {
             self.tell_udp_reports(udp);
         }
-        // Changed by a callback of the same batch?
-        let armed = self.udps.get(udp.0).map_or(Ready::NONE, |slot| slot.armed);
-        if (ready & armed).contains(Ready::READ) {
+        if ready.contains(Ready::READ) {
             self.receive_datagrams(udp);
         }
         if ready.contains(Ready::WRITE) {

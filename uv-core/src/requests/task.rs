@@ -72,7 +72,7 @@ impl<B: Backend> Loop<B> {
 
     /// Gives the tasks that wait for it to the backend, before it waits.
     pub(crate) fn submit_lent(&mut self) {
-        if self.works.lent.is_empty() {
+        if !self.works.has_lent() {
             return;
         }
         let mut lent = std::mem::take(&mut self.works.lent);

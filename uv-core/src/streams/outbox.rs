@@ -31,6 +31,12 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    /// True if something was written since the last wait.
+    #[inline]
+    pub(crate) fn has_outbox(&self) -> bool {
+        !self.streams.outbox.is_empty()
+    }
+
     /// Starts sending what was written since the last wait.
     pub(crate) fn send_outbox(&mut self) {
         let alone = self.streams.outbox.len() == 1;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use poll_core::Backend;
+use poll_core::{Backend, Ready};
 
 use super::{Ecn, Udp, UdpBind};
 use crate::callback::{Argument, Lending};
@@ -218,16 +218,33 @@ impl Udp {
 impl<B: Backend> Loop<B> {
     /// Receives what has come, and tells: one datagram while they come one by one, and all, up
     /// to a limit, when [many](crate::crowd) come at a time.
+    #[inline]
     pub(super) fn receive_datagrams(&mut self, udp: Udp) {
         let turn = self.turn;
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        // Does the socket still wait for them? A callback of the same batch may have changed that.
+        let slot = self.udps.get_mut(udp.0).filter(|slot| slot.armed.contains(Ready::READ));
+        let Some(slot) = slot else { return };
         let looks = slot.crowd.is_to_look(turn);
         if !slot.held.is_empty() {
-            self.tell_held(udp);
+            return self.receive_after_held(udp, looks);
         }
-        if !looks {
-            return self.receive_datagram(udp);
+        match looks {
+            true => self.receive_many(udp),
+            false => self.receive_datagram(udp),
         }
+    }
+
+    #[cold]
+    fn receive_after_held(&mut self, udp: Udp, looks: bool) {
+        self.tell_held(udp);
+        match looks {
+            true => self.receive_many(udp),
+            false => self.receive_datagram(udp),
+        }
+    }
+
+    #[inline(never)]
+    fn receive_many(&mut self, udp: Udp) {
         let Some(slot) = self.udps.get(udp.0) else { return };
         let (mut asked, mut received) = (slot.batch, 0);
         let memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
@@ -245,14 +262,19 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Receives one datagram, if there is one, and tells.
+    #[inline(always)] // One of the two who call it is cold.
     fn receive_datagram(&mut self, udp: Udp) {
-        let slot = self.udps.get(udp.0).filter(|slot| slot.receiving);
+        let slot = self.udps.get_mut(udp.0).filter(|slot| slot.receiving);
         let Some(slot) = slot else { return };
         let Some(socket) = &slot.socket else { return };
         // A panic loses it, and the next datagram makes another.
         let mut memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
-        match memory.receive(socket, 1, slot.largest, slot.is_controlled) {
-            Ok(_) => self.tell_received(udp, Ok(Datagram::new(memory.get(0)))),
+        match memory.receive_one(socket, slot.largest, slot.is_controlled) {
+            Ok(incoming) => {
+                if let Some(callback) = slot.callback.take() {
+                    self.tell_by(callback, udp, Ok(Datagram::new(incoming)));
+                }
+            }
             Err(error) => drop(self.receiving_failed(udp, error)),
         }
         self.datagrams = Some(memory);
@@ -296,15 +318,27 @@ impl<B: Backend> Loop<B> {
         any
     }
 
-    #[inline]
     pub(super) fn tell_received(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
         let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| slot.receiving) else { return };
-        let Some(mut callback) = slot.callback.take() else { return };
+        if let Some(callback) = slot.callback.take() {
+            self.tell_by(callback, udp, received);
+        }
+    }
+
+    /// Calls back, and puts the callback back if it is still wanted.
+    #[inline(always)] // What it tells is then written once, where the callback finds it.
+    fn tell_by(
+        &mut self,
+        mut callback: Lending<B, Received>,
+        udp: Udp,
+        received: Result<Datagram<'_>, UdpError>,
+    ) {
         self.call_with(&mut callback, (udp, received), udp, |lp, udp| drop(udp.recv_stop(lp)));
         if let Some(slot) = self.udps.get_mut(udp.0)
             && slot.receiving
+            && slot.callback.is_none()
         {
-            slot.callback.get_or_insert(callback);
+            slot.callback = Some(callback);
         }
     }
 }

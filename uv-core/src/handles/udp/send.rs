@@ -100,7 +100,8 @@ impl Udp {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
-        retry(|| datagrams::send(slot.socket()?, &(data, to)))
+        let socket = slot.socket()?;
+        retry(|| datagrams::send_piece(socket, data, &to))
     }
 
     /// Sends many datagrams now, as far as the kernel takes them, by few system calls where
@@ -178,13 +179,25 @@ impl Udp {
 }
 
 /// Tries again after a signal. A kernel that is out of buffers will have some later.
-fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+#[inline]
+fn retry<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match attempt() {
+        Err(error) => retry_after(error, attempt),
+        result => result,
+    }
+}
+
+#[cold]
+fn retry_after<T>(mut error: io::Error, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
+        if error.raw_os_error() == Some(code::ENOBUFS) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
         match attempt() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.raw_os_error() == Some(code::ENOBUFS) => {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
+            Err(another) => error = another,
             result => return result,
         }
     }

@@ -4,13 +4,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
 use socket2::{SockAddr, Socket};
 
-use super::names::address;
+use super::names::{address, name_v4, name_v6};
 use super::{BATCH, Incoming, LARGEST, Outgoing, PIECES, send};
 use crate::sys::control::{Control, Message, integer, messages};
 
@@ -20,6 +20,9 @@ use crate::sys::control::{Control, Message, integer, messages};
 const STRIDE: usize = LARGEST + 4096 + 64;
 /// Room for the traffic class and the segment size of one datagram.
 const CONTROL: usize = 96;
+
+/// Where a datagram without a sender comes from.
+const UNKNOWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// A batch of datagrams that were received, and the memory for the next.
 pub(crate) struct Datagrams {
@@ -64,9 +67,6 @@ impl Datagrams {
         controlled: bool,
     ) -> io::Result<usize> {
         let (limit, size) = (limit.min(BATCH), size.min(LARGEST));
-        if limit == 1 && !controlled {
-            return self.receive_one(socket, size);
-        }
         let memory = self.memory.chunks_exact_mut(STRIDE);
         let parts = memory.zip(&mut self.vectors).zip(&mut self.names).zip(&mut self.controls);
         for (header, (((memory, vector), name), control)) in
@@ -96,9 +96,19 @@ impl Datagrams {
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
     }
 
-    /// Receives a datagram by the call that costs least.
-    #[inline]
-    fn receive_one(&mut self, socket: &Socket, size: usize) -> io::Result<usize> {
+    /// Receives a datagram of up to `size` bytes, with its control messages if `controlled`.
+    #[inline(always)] // It is told of where it is received.
+    pub(crate) fn receive_one(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        controlled: bool,
+    ) -> io::Result<Incoming<'_>> {
+        if controlled {
+            self.receive(socket, 1, size, true)?;
+            return Ok(self.get(0));
+        }
+        let size = size.min(LARGEST);
         let (name, memory) = (&mut self.names[0], &mut self.memory[..size]);
         name.ss_family = libc::AF_UNSPEC as libc::sa_family_t;
         let mut length = size_of_val(name) as libc::socklen_t;
@@ -117,22 +127,23 @@ impl Datagrams {
         if received < 0 {
             return Err(io::Error::last_os_error());
         }
-        let header = &mut self.headers[0];
-        let truncated = received as usize > size;
-        header.msg_len = (received as usize).min(size) as libc::c_uint;
-        header.msg_hdr.msg_flags = if truncated { libc::MSG_TRUNC } else { 0 };
-        header.msg_hdr.msg_controllen = 0;
-        Ok(1)
+        let received = received as usize;
+        Ok(Incoming {
+            data: &memory[..received.min(size)],
+            from: address(name).unwrap_or(UNKNOWN),
+            truncated: received > size,
+            ecn: None,
+            segment_size: None,
+        })
     }
 
     /// One of those that the last call has received.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Incoming<'_> {
         let header = &self.headers[index];
-        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let mut incoming = Incoming {
             data: &self.memory[index * STRIDE..][..header.msg_len as usize],
-            from: address(&self.names[index]).unwrap_or(unknown),
+            from: address(&self.names[index]).unwrap_or(UNKNOWN),
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             ecn: None,
             segment_size: None,
@@ -176,6 +187,39 @@ pub(super) fn note_controls(incoming: &mut Incoming<'_>, bytes: &[u8], length: u
     for message in unsafe { messages(&header) } {
         note(incoming, message);
     }
+}
+
+/// Sends a datagram of one piece.
+#[inline]
+pub(crate) fn send_piece(
+    socket: &Socket,
+    piece: &[u8],
+    to: &Option<SocketAddr>,
+) -> io::Result<usize> {
+    match to {
+        None => send_raw(socket, piece, ptr::null(), 0),
+        Some(SocketAddr::V4(v4)) => {
+            let name = name_v4(v4);
+            send_raw(socket, piece, (&raw const name).cast(), size_of_val(&name))
+        }
+        Some(SocketAddr::V6(v6)) => {
+            let name = name_v6(v6);
+            send_raw(socket, piece, (&raw const name).cast(), size_of_val(&name))
+        }
+    }
+}
+
+#[inline]
+fn send_raw(
+    socket: &Socket,
+    piece: &[u8],
+    name: *const libc::sockaddr,
+    length: usize,
+) -> io::Result<usize> {
+    let (fd, bytes) = (socket.as_raw_fd(), piece.as_ptr().cast());
+    // SAFETY: the kernel reads the piece and the name, which is so long, during the call only.
+    let sent = unsafe { libc::sendto(fd, bytes, piece.len(), 0, name, length as libc::socklen_t) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
 /// Sends datagrams until one does not go, and says how many went. An error means that none

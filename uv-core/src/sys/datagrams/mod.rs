@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 
-use socket2::{SockAddr, Socket};
+use socket2::Socket;
 
 pub(crate) mod lent;
 
@@ -14,7 +14,7 @@ cfg_if::cfg_if! {
         mod names;
         mod options;
         pub(crate) use icmp::{next_report, set_reported};
-        pub(crate) use mmsg::{Datagrams, send_batch};
+        pub(crate) use mmsg::{Datagrams, send_batch, send_piece};
         use mmsg::note_controls;
         pub(crate) use options::{
             join_source_v6, leave_source_v6, set_ecn, set_gro, set_receive_ecn, set_segment_size,
@@ -22,7 +22,7 @@ cfg_if::cfg_if! {
     } else {
         mod one_by_one;
         mod without;
-        pub(crate) use one_by_one::{Datagrams, send_batch};
+        pub(crate) use one_by_one::{Datagrams, send_batch, send_piece};
         pub(crate) use without::{
             join_source_v6, leave_source_v6, next_report, set_ecn, set_gro, set_receive_ecn,
             set_reported, set_segment_size,
@@ -98,27 +98,25 @@ pub(crate) struct Report {
 }
 
 /// Sends one datagram.
+#[inline]
 pub(crate) fn send(socket: &Socket, datagram: &impl Outgoing) -> io::Result<usize> {
-    let to = datagram.to().map(|to| SockAddr::from(reachable(to)));
-    if datagram.pieces() == 1 {
-        return match &to {
-            Some(to) => socket.send_to(datagram.piece(0), to),
-            None => socket.send(datagram.piece(0)),
-        };
+    match datagram.pieces() {
+        1 => send_piece(socket, datagram.piece(0), &datagram.to()),
+        _ => send_pieces(socket, datagram),
     }
+}
+
+fn send_pieces(socket: &Socket, datagram: &impl Outgoing) -> io::Result<usize> {
     let pieces = (0..datagram.pieces()).map(|index| datagram.piece(index));
     if datagram.pieces() > PIECES {
         let together = pieces.collect::<Vec<_>>().concat();
-        return match &to {
-            Some(to) => socket.send_to(&together, to),
-            None => socket.send(&together),
-        };
+        return send_piece(socket, &together, &datagram.to());
     }
     let mut slices = [IoSlice::new(&[]); PIECES];
     slices.iter_mut().zip(pieces).for_each(|(slice, piece)| *slice = IoSlice::new(piece));
     let slices = &slices[..datagram.pieces()];
-    match &to {
-        Some(to) => socket.send_to_vectored(slices, to),
+    match datagram.to() {
+        Some(to) => socket.send_to_vectored(slices, &reachable(to).into()),
         None => socket.send_vectored(slices),
     }
 }

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use socket2::{MaybeUninitSlice, Socket};
 
-use super::{BATCH, Incoming, LARGEST, Outgoing, send};
+use super::{BATCH, Incoming, LARGEST, Outgoing, reachable, send};
 
 /// Where a datagram without a sender comes from.
 const UNKNOWN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
@@ -56,6 +56,17 @@ impl Datagrams {
         Ok(1)
     }
 
+    /// Receives a datagram of up to `size` bytes.
+    pub(crate) fn receive_one(
+        &mut self,
+        socket: &Socket,
+        size: usize,
+        controlled: bool,
+    ) -> io::Result<Incoming<'_>> {
+        self.receive(socket, 1, size, controlled)?;
+        Ok(self.get(0))
+    }
+
     /// The one that the last call has received.
     pub(crate) fn get(&self, _index: usize) -> Incoming<'_> {
         Incoming {
@@ -65,6 +76,18 @@ impl Datagrams {
             ecn: None,
             segment_size: None,
         }
+    }
+}
+
+/// Sends a datagram of one piece.
+pub(crate) fn send_piece(
+    socket: &Socket,
+    piece: &[u8],
+    to: &Option<SocketAddr>,
+) -> io::Result<usize> {
+    match *to {
+        Some(to) => socket.send_to(piece, &reachable(to).into()),
+        None => socket.send(piece),
     }
 }
 
