@@ -24,6 +24,8 @@ const FIRST_OWN: ActionKey = MAX_SHARED;
 pub(super) struct Actions<B: Backend> {
     /// They stay: a program has a few.
     shared: Vec<Plain<B, Timer>>,
+    /// Which of them a timer got last. New timers mostly get the same.
+    latest: ActionKey,
     own: Vec<Own<B>>,
     /// The keys of those that no timer has.
     free: Vec<u32>,
@@ -39,14 +41,19 @@ struct Own<B: Backend> {
 
 impl<B: Backend> Actions<B> {
     pub(super) fn new() -> Actions<B> {
-        Actions { shared: Vec::new(), own: Vec::new(), free: Vec::new() }
+        Actions { shared: Vec::new(), latest: NONE, own: Vec::new(), free: Vec::new() }
     }
 
     /// From now on the timer calls `callback`, once.
     #[inline]
     pub(super) fn set_plain(&mut self, key: &mut ActionKey, callback: Plain<B, Timer>) {
-        let has_it = |shared: &Plain<B, Timer>| *shared == callback;
-        if !self.shared.get(*key as usize).is_some_and(has_it) {
+        let is_it = |key: ActionKey| self.shared.get(key as usize) == Some(&callback);
+        if is_it(*key) {
+            return;
+        }
+        if *key == NONE && is_it(self.latest) {
+            *key = self.latest;
+        } else {
             self.replace_by_plain(key, callback);
         }
     }
@@ -63,6 +70,7 @@ impl<B: Backend> Actions<B> {
             self.shared.len() - 1
         });
         *key = index as ActionKey;
+        self.latest = *key;
     }
 
     /// From now on the timer calls `callback`, and does so again after each `repeat_ns` unless
