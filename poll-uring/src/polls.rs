@@ -321,6 +321,9 @@ fn is_hearsay(result: i32) -> bool {
 
 /// What to poll for; 0 for an interest in nothing. Hang-ups and errors come unasked.
 pub(crate) fn to_poll(interest: Ready) -> u32 {
+    if interest == Ready::READ {
+        return libc::POLLIN as u32; // Mostly.
+    }
     let asked = interest & Ready::INTEREST;
     let bits = MAP.iter().filter(|(_, ready)| asked.contains(*ready)).map(|(bit, _)| bit);
     let hearsay = if asked.contains(Ready::PRIORITY) { HEARSAY } else { 0 };
@@ -329,6 +332,9 @@ pub(crate) fn to_poll(interest: Ready) -> u32 {
 
 /// What a poll has seen.
 pub(crate) fn from_poll(bits: u32) -> Ready {
+    if bits == libc::POLLIN as u32 {
+        return Ready::READ; // Mostly.
+    }
     MAP.iter().filter(|(bit, _)| bits & *bit as u32 != 0).map(|(_, ready)| *ready).collect()
 }
 
