@@ -33,9 +33,10 @@ impl Group {
     /// The size of a buffer, and how many there are.
     fn extent(self) -> (u32, u16) {
         match self {
-            // A megabyte in all, which stays in a cache, in pieces large enough for what a busy
-            // connection has to say at once.
-            Group::Streams => (64 * 1024, 16),
+            // All of it is used in turn, so it is as large together as what stays near the
+            // processor. Each takes what a stream has to say at once, if that is not much; before
+            // Linux 6.12 there is one for each piece, however small.
+            Group::Streams => (16 * 1024, 16),
             // Each takes any datagram, and mostly uses its first page only.
             Group::Datagrams => (lent::ROOM as u32, 64),
         }
