@@ -148,12 +148,6 @@ impl<B: Backend> Operations<B> {
         self.performs.contains(operation)
     }
 
-    /// The loop waits for readiness, whatever it is about.
-    #[inline]
-    pub(crate) fn performs_nothing(&self) -> bool {
-        self.performs.is_empty()
-    }
-
     /// From now on the loop does without an operation.
     pub(crate) fn give_up(&mut self, operation: Performs) {
         self.performs -= operation;

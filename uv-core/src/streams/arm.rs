@@ -185,6 +185,17 @@ impl<B: Backend> Loop<B> {
         Ok(())
     }
 
+    /// A stream that waits for bytes was read by calls. That goes on, unless little comes now and
+    /// the backend receives it.
+    #[inline]
+    pub(super) fn keep_pace(&mut self, key: Token) {
+        if self.operations.performs(Performs::RECV_MULTI)
+            && !self.streams.slots.get(key).is_some_and(|slot| slot.pace.is_much())
+        {
+            self.rearm_stream(key);
+        }
+    }
+
     /// As [`Loop::arm_stream`], for a stream whose registration cannot fail any more.
     #[inline]
     pub(super) fn rearm_stream(&mut self, key: Token) {

@@ -71,7 +71,9 @@ impl<B: Backend> Loop<B> {
                 piece.into_iter().for_each(|piece| self.recycle(piece));
                 Arrival::End
             }
-            // Cancelled, or all memory is lent at the moment: it is started again if it is wanted.
+            // All memory is lent at the moment.
+            (Err(sys::NO_BUFFER), _) => return self.receive_at_once(key),
+            // Cancelled: it is started again if it is wanted.
             (Err(code), _) if sys::is_passing(code) => return,
             (Err(code), _) => Arrival::Failed(code),
         };
@@ -79,6 +81,16 @@ impl<B: Backend> Loop<B> {
         self.tell_arrivals(key);
         if let Some((key, arrival)) = self.streams.arriving.take() {
             self.keep_arrival(key, arrival);
+        }
+    }
+
+    /// There was no memory to receive into: what has come is read by a call, which needs none of
+    /// it, and tells how much that is. If much comes on all streams, most of them begin so.
+    fn receive_at_once(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        let lends = slot.flags & (Flags::READING | Flags::LATE) == Flags::READING;
+        if lends && slot.input.is_none() && !self.has_arrivals(key) {
+            self.read_ready(key);
         }
     }
 

@@ -303,8 +303,8 @@ impl<B: Backend> Loop<B> {
 
     /// The stream's socket is ready. Each step finds what the callbacks of those before left.
     pub(crate) fn stream_ready(&mut self, key: Token, ready: Ready) {
-        if ready == Ready::READ && self.operations.performs_nothing() && self.lend_only(key) {
-            return;
+        if ready == Ready::READ && self.lend_only(key) {
+            return self.keep_pace(key);
         }
         let Some(slot) = self.streams.slots.get(key) else { return };
         if slot.flags.contains(Flags::CONNECTING) {

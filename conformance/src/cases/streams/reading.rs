@@ -303,6 +303,55 @@ pub fn reading_starts_anew_in_its_callback<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
+/// Much comes on many streams at once, more than there is memory to receive into: each is told
+/// all of it, in order, and then the end. One that stops at its first piece is told no more until
+/// it starts again.
+pub fn much_on_many_comes_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const STREAMS: usize = 48;
+    const BYTES: usize = 20_000;
+    let mut lp = new_loop(lab)?;
+    let (ends, mut stopped) = (Log::default(), Vec::new());
+    for number in 0..STREAMS {
+        let sent: Vec<u8> = (0..BYTES).map(|place| ((number + place) % 251) as u8).collect();
+        let (tcp, peer) = connected(&mut lp);
+        send(&peer, &sent);
+        half_close(&peer);
+        let (got, stops) = (Log::default(), number % 3 == 0);
+        let reader = || {
+            let (ends, got, sent) = (ends.clone(), got.clone(), sent.clone());
+            move |lp: &mut Loop<T>, tcp: Tcp, bytes: io::Result<&[u8]>| {
+                let bytes = bytes.unwrap();
+                if stops && got.len() == 0 {
+                    tcp.read_stop(lp).unwrap();
+                }
+                got.extend(bytes.iter().copied());
+                if bytes.is_empty() {
+                    assert!(got.take() == sent, "the bytes of stream {number}, in order");
+                    ends.push(number);
+                    tcp.close(lp).unwrap();
+                }
+            }
+        };
+        tcp.read_start(&mut lp, reader()).unwrap();
+        if stops {
+            stopped.push((tcp, got.clone(), Box::new(reader())));
+        }
+    }
+    let others = STREAMS - stopped.len();
+    run_until(&mut lp, "the ends of those that go on", |_| ends.len() == others);
+    let starts = |got: &Log<u8>| got.len() > 0;
+    run_until(&mut lp, "a piece for the rest", |_| stopped.iter().all(|(_, got, _)| starts(got)));
+    let pieces: Vec<usize> = stopped.iter().map(|(_, got, _)| got.len()).collect();
+    run_a_moment(&mut lp);
+    for ((tcp, got, reader), piece) in stopped.into_iter().zip(pieces) {
+        assert_eq!(got.len(), piece, "nothing is told of a stream that has stopped");
+        tcp.read_start(&mut lp, reader).unwrap();
+    }
+    finish(lp);
+    assert_eq!(ends.len(), STREAMS, "each has its end");
+    Ok(())
+}
+
 /// A stream that always has more to read leaves the others their turn: it is read a
 /// bounded number of times for one event.
 pub fn a_busy_reader_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
