@@ -11,11 +11,13 @@ use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who
 use crate::suites::Scale;
 
 impl Window {
+    /// Long enough that a server has touched the memory that it uses, and the kernel has grown
+    /// its buffers, before anything counts.
     fn of(scale: Scale) -> Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),
             Scale::Quick => (3, 10),
-            Scale::Full => (5, 30),
+            Scale::Full => (40, 40),
         };
         Window {
             warm_up: Duration::from_millis(warm_up_ms),
