@@ -155,6 +155,13 @@ impl<B: Backend, T: 'static> Plain<B, T> {
         }
         Ok(Plain { deeds: Repeated::deeds_of::<F>(), not_send: PhantomData })
     }
+
+    #[inline]
+    pub(crate) fn call(self, lp: &mut Loop<B>, argument: T) {
+        // SAFETY: a room that holds nothing holds the closure, which takes no memory; nobody
+        // else has this one.
+        unsafe { (self.deeds.call)(&mut Room::uninit(), lp, argument) }
+    }
 }
 
 impl<B: Backend, T: 'static> Clone for Plain<B, T> {

@@ -653,8 +653,19 @@ impl<B: Backend> Loop<B> {
         key: K,
         mend: fn(&mut Loop<B>, K),
     ) {
+        self.guarded(key, mend, |lp| callback.call(lp, argument));
+    }
+
+    /// Calls what may panic; then `mend` puts things in order before the panic goes on.
+    #[inline]
+    pub(crate) fn guarded<K: Copy>(
+        &mut self,
+        key: K,
+        mend: fn(&mut Loop<B>, K),
+        call: impl FnOnce(&mut Loop<B>),
+    ) {
         let guard = Mend { lp: self, key, mend };
-        callback.call(&mut *guard.lp, argument);
+        call(&mut *guard.lp);
         std::mem::forget(guard);
     }
 }

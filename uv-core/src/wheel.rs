@@ -6,7 +6,9 @@
 //! linking and unlinking, whatever the number of timers. As time enters a slot,
 //! its timers move to lower levels; slots that time has passed altogether are
 //! taken as a whole and sorted. So each timer moves a few times at the most, and
-//! memory is walked in long runs.
+//! memory is walked in long runs. The timers of a crowded slot do not move down one
+//! by one, as their memory is far away: they are taken and sorted when time enters
+//! it, and wait in a line of their own.
 //!
 //! ```text
 //!  level 2   ▢ ▢ ▣ ▢ …   64 slots of 4,096 ns      time has not entered these digits
@@ -27,12 +29,18 @@ const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
 /// early for one of many timers, which costs a wake-up, where a search would cost more.
 const MAX_SEARCH: u32 = 256;
 
+/// A slot with so many timers, and not more, becomes the line when time enters it. More would
+/// take memory of a megabyte and more for it.
+const CROWD: std::ops::RangeInclusive<u32> = 256..=1 << 16;
+
 /// No timer, and the index of none: the end of a list.
 const NIL: u32 = i32::MAX as u32;
 /// Instead of the previous timer: in no slot, as all that follow.
 const OUT: u32 = NIL + 1;
 /// Instead of the previous timer: expired, and about to be run.
 const EXPIRED: u32 = NIL + 2;
+/// Instead of the previous timer: in the line.
+const IN_LINE: u32 = NIL + 3;
 
 /// Instead of the next deadline: it is to be looked for. As a deadline, it is always past.
 const UNKNOWN: u64 = 0;
@@ -46,7 +54,7 @@ const UNKNOWN: u64 = 0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     deadline: u64,
-    /// The timer before it in the slot; or `NIL`, `OUT` or `EXPIRED`.
+    /// The timer before it in the slot; or `NIL`, `OUT`, `EXPIRED` or `IN_LINE`.
     prev: u32,
     next: u32,
 }
@@ -94,7 +102,7 @@ struct Slot {
 
 const EMPTY: Slot = Slot { first: NIL, last: NIL, len: 0 };
 
-/// A timer that [`Wheel::expire`] took out.
+/// A timer that was taken out of its slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expired {
     deadline: u64,
@@ -103,6 +111,9 @@ pub(crate) struct Expired {
     /// Which timer.
     pub(crate) index: u32,
 }
+
+/// In the order of a timer that comes after those of the line.
+const FROM_SLOTS: u32 = 1 << 31;
 
 impl Expired {
     const NONE: Expired = Expired { deadline: 0, order: 0, index: NIL };
@@ -119,6 +130,11 @@ pub(crate) struct Wheel {
     reached: u64,
     /// The next deadline, or `UNKNOWN`.
     next: u64,
+    /// The line: timers of a crowded slot that time has entered, in order. Those that were
+    /// stopped or started anew since are not `IN_LINE` any more.
+    line: Vec<Expired>,
+    /// How many of the line are gone.
+    left_line: usize,
 }
 
 impl Wheel {
@@ -129,6 +145,8 @@ impl Wheel {
             levels: 0,
             reached: 0,
             next: UNKNOWN,
+            line: Vec::new(),
+            left_line: 0,
         }
     }
 
@@ -141,9 +159,7 @@ impl Wheel {
         deadline: u64,
     ) {
         let Some(&node) = nodes.node(index) else { return };
-        if node.is_in_a_slot() {
-            self.take_out(nodes, node);
-        }
+        self.leave(nodes, node);
         let deadline = deadline.max(self.reached);
         if deadline < self.next {
             self.next = deadline;
@@ -157,27 +173,35 @@ impl Wheel {
         let Some(node) = nodes.node_mut(index) else { return };
         let was = *node;
         node.prev = OUT;
-        if was.is_in_a_slot() {
-            self.take_out(nodes, was);
-        }
+        self.leave(nodes, was);
     }
 
     /// No timer is due before this; one is due then, unless its slot is crowded.
     #[inline]
     pub(crate) fn next_deadline(&mut self, nodes: &(impl Nodes + ?Sized)) -> Option<u64> {
-        if self.levels == 0 {
+        if self.next == UNKNOWN || self.levels == 0 {
             self.next = UNKNOWN; // A crowded slot may have left an earlier time.
-            return None;
-        }
-        if self.next == UNKNOWN {
-            self.next = self.find_next_deadline(nodes);
+            let in_line = self.next_in_line(nodes);
+            let in_slot = (self.levels != 0).then(|| self.next_in_slots(nodes));
+            self.next = in_line.into_iter().chain(in_slot).min()?;
         }
         Some(self.next)
     }
 
-    /// There is a timer.
+    #[inline]
+    fn next_in_line(&mut self, nodes: &(impl Nodes + ?Sized)) -> Option<u64> {
+        while let Some(timer) = self.line.get(self.left_line) {
+            if nodes.node(timer.index).is_some_and(|node| node.prev == IN_LINE) {
+                return Some(timer.deadline);
+            }
+            self.left_line += 1;
+        }
+        None
+    }
+
+    /// There is a timer in a slot.
     #[inline(never)]
-    fn find_next_deadline(&self, nodes: &(impl Nodes + ?Sized)) -> u64 {
+    fn next_in_slots(&self, nodes: &(impl Nodes + ?Sized)) -> u64 {
         let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
         let slot = &self.slots[level * SLOTS + digit];
@@ -209,6 +233,44 @@ impl Wheel {
             return;
         }
         let now = now.max(self.reached);
+        let from = expired.len();
+        self.expire_line(nodes, now, expired);
+        let from_slots = expired.len();
+        self.expire_slots(nodes, now, expired);
+        self.next = UNKNOWN;
+        if from_slots > from && from_slots < expired.len() {
+            // Of one deadline, those in the line were started first.
+            expired[from_slots..].iter_mut().for_each(|timer| timer.order |= FROM_SLOTS);
+            sort(&mut expired[from..]);
+        }
+    }
+
+    /// Takes what is due from the line.
+    fn expire_line(
+        &mut self,
+        nodes: &mut (impl Nodes + ?Sized),
+        now: u64,
+        expired: &mut Vec<Expired>,
+    ) {
+        for timer in &self.line[self.left_line..] {
+            if timer.deadline > now {
+                break;
+            }
+            self.left_line += 1;
+            if let Some(node) = nodes.node_mut(timer.index).filter(|node| node.prev == IN_LINE) {
+                node.prev = EXPIRED;
+                expired.push(*timer);
+            }
+        }
+    }
+
+    /// Takes what is due from the slots, and moves time forward.
+    fn expire_slots(
+        &mut self,
+        nodes: &mut (impl Nodes + ?Sized),
+        now: u64,
+        expired: &mut Vec<Expired>,
+    ) {
         let top = level_of(self.reached, now);
         // Below the highest digit that changes, everything has passed.
         for level in 0..top {
@@ -227,16 +289,12 @@ impl Wheel {
             self.expire_slot(nodes, top, digit, expired);
         }
         self.reached = now;
-        self.next = UNKNOWN;
         if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
             self.enter_slot(nodes, top, digit_now, expired);
         }
     }
 
     /// Takes all timers of a slot that has passed.
-    ///
-    /// They are walked through from both ends: each tells where its neighbour is, so the memory
-    /// of two is waited for at once.
     fn expire_slot(
         &mut self,
         nodes: &mut (impl Nodes + ?Sized),
@@ -244,21 +302,10 @@ impl Wheel {
         digit: usize,
         expired: &mut Vec<Expired>,
     ) {
-        let Slot { mut first, mut last, len } = self.empty_slot(level, digit);
         let from = expired.len();
-        expired.resize(from + len as usize, Expired::NONE);
-        let expired = &mut expired[from..];
-        for order in 0..len / 2 {
-            let from_end = len - 1 - order;
-            (expired[order as usize], first, _) = expire_node(nodes, first, order);
-            (expired[from_end as usize], _, last) = expire_node(nodes, last, from_end);
-        }
-        if len % 2 == 1 {
-            let order = len / 2;
-            (expired[order as usize], ..) = expire_node(nodes, first, order);
-        }
+        take_all(nodes, self.empty_slot(level, digit), EXPIRED, expired);
         if level > 0 {
-            sort(expired);
+            sort(&mut expired[from..]);
         }
     }
 
@@ -270,12 +317,22 @@ impl Wheel {
         digit: usize,
         expired: &mut Vec<Expired>,
     ) {
+        let slot = self.empty_slot(level, digit);
+        if CROWD.contains(&slot.len) && self.left_line == self.line.len() {
+            self.line.clear();
+            self.left_line = 0;
+            take_all(nodes, slot, IN_LINE, &mut self.line);
+            sort(&mut self.line);
+            return self.expire_line(nodes, self.reached, expired);
+        }
         let from = expired.len();
-        let mut index = self.empty_slot(level, digit).first;
-        while let Some(&Node { deadline, next, .. }) = nodes.node(index) {
+        let mut index = slot.first;
+        while let Some(node) = nodes.node_mut(index) {
+            let Node { deadline, next, .. } = *node;
             if deadline <= self.reached {
                 let order = (expired.len() - from) as u32;
-                expired.push(expire_node(nodes, index, order).0);
+                node.prev = EXPIRED;
+                expired.push(Expired { deadline, order, index });
             } else {
                 self.link(nodes, index, deadline);
             }
@@ -315,13 +372,21 @@ impl Wheel {
         }
     }
 
+    /// A timer is not where it was any more.
+    #[inline]
+    fn leave(&mut self, nodes: &mut (impl Nodes + ?Sized), node: Node) {
+        if self.next == node.deadline {
+            self.next = UNKNOWN;
+        }
+        if node.is_in_a_slot() {
+            self.take_out(nodes, node);
+        }
+    }
+
     /// Joins the neighbours of a timer in a slot.
     #[inline]
     fn take_out(&mut self, nodes: &mut (impl Nodes + ?Sized), node: Node) {
         let Node { deadline, prev, next } = node;
-        if self.next == deadline {
-            self.next = UNKNOWN;
-        }
         let (level, digit) = place_of(self.reached, deadline);
         let slot = &mut self.slots[level * SLOTS + digit];
         slot.len -= 1;
@@ -340,12 +405,29 @@ impl Wheel {
     }
 }
 
-/// Marks one timer of an emptied slot as expired; tells the next and the previous in the slot.
-#[inline]
-fn expire_node(nodes: &mut (impl Nodes + ?Sized), index: u32, order: u32) -> (Expired, u32, u32) {
-    let node = nodes.node_mut(index).expect("a timer in the wheel is there");
-    let prev = std::mem::replace(&mut node.prev, EXPIRED);
-    (Expired { deadline: node.deadline, order, index }, node.next, prev)
+/// Appends all timers of an emptied slot, in order, and marks them with `state`.
+///
+/// They are walked through from both ends: each tells where its neighbour is, so the memory
+/// of two is waited for at once.
+fn take_all(nodes: &mut (impl Nodes + ?Sized), slot: Slot, state: u32, taken: &mut Vec<Expired>) {
+    let mut take = |index, order| {
+        let node = nodes.node_mut(index).expect("a timer in the wheel is there");
+        let prev = std::mem::replace(&mut node.prev, state);
+        (Expired { deadline: node.deadline, order, index }, node.next, prev)
+    };
+    let Slot { mut first, mut last, len } = slot;
+    let from = taken.len();
+    taken.resize(from + len as usize, Expired::NONE);
+    let taken = &mut taken[from..];
+    for order in 0..len / 2 {
+        let from_end = len - 1 - order;
+        (taken[order as usize], first, _) = take(first, order);
+        (taken[from_end as usize], _, last) = take(last, from_end);
+    }
+    if len % 2 == 1 {
+        let order = len / 2;
+        (taken[order as usize], ..) = take(first, order);
+    }
 }
 
 /// Which digit a bit is in.
@@ -479,9 +561,48 @@ mod tests {
         assert_eq!(run, 1_000);
     }
 
-    /// Random starts, stops and passes of time against a sorted list.
+    #[test]
+    fn a_crowd_waits_in_line_and_others_come_between() {
+        let mut wheel = Timed::new();
+        let start = 1 << 30;
+        // One slot of time, which is entered before any of them is due.
+        let crowd: Vec<_> =
+            (0..400).map(|index| (index, start + 1_000 * (index as u64 % 7))).collect();
+        for (index, deadline) in &crowd {
+            wheel.schedule(*index, *deadline + 10);
+        }
+        assert_eq!(expire(&mut wheel, start), [0; 0]);
+        assert_eq!(wheel.wheel.line.len(), 400);
+        wheel.remove(0);
+        wheel.schedule(7, start + 10); // The same deadline as it had, and so behind all of that.
+        wheel.schedule(14, start + 500);
+        wheel.schedule(500, start + 10);
+        assert_eq!(wheel.next_deadline(), Some(start + 10));
+        let mut first: Vec<_> = (21..400).step_by(7).collect();
+        first.extend([7, 500]);
+        assert_eq!(expire(&mut wheel, start + 10), first);
+        assert_eq!(wheel.next_deadline(), Some(start + 500));
+        let second: Vec<_> = (1..400).step_by(7).collect();
+        assert_eq!(expire(&mut wheel, start + 1_010), [&[14][..], &second].concat());
+        let rest = (2..7).flat_map(|from| (from..400).step_by(7)).collect::<Vec<_>>();
+        assert_eq!(expire(&mut wheel, u64::MAX), rest);
+        assert_eq!(wheel.next_deadline(), None);
+    }
+
     #[test]
     fn it_agrees_with_a_sorted_list() {
+        agrees_with_a_sorted_list(200, 0..36, if cfg!(miri) { 300 } else { 50_000 });
+    }
+
+    /// So many that slots are crowded, and become the line.
+    #[test]
+    fn a_crowd_agrees_with_a_sorted_list() {
+        agrees_with_a_sorted_list(1_000, 29..31, if cfg!(miri) { 2_000 } else { 10_000 });
+    }
+
+    /// Random starts, stops and passes of time against a sorted list. Deadlines are so many bits
+    /// ahead.
+    fn agrees_with_a_sorted_list(timers: u64, ahead: std::ops::Range<u64>, rounds: u32) {
         let mut random = 0x2545_f491_4f6c_dd1d_u64;
         let mut draw = move |below: u64| {
             random ^= random << 13;
@@ -491,33 +612,40 @@ mod tests {
         };
         let mut wheel = Timed::new();
         let mut list: Vec<(u64, u64, u32)> = Vec::new();
-        let (mut now, mut started) = (0_u64, 0);
-        for _ in 0..if cfg!(miri) { 300 } else { 50_000 } {
-            let index = draw(200) as u32;
-            match draw(4) {
-                0 | 1 => {
+        let (mut now, mut started, mut lines) = (0_u64, 0, 0);
+        for _ in 0..rounds {
+            let index = draw(timers) as u32;
+            // Of many timers, few pass at a time.
+            match draw(4 + timers / 50) {
+                0 => {
                     wheel.remove(index);
                     list.retain(|timer| timer.2 != index);
-                    let reach = 1 << draw(36);
+                }
+                1 => {
+                    let reach = 1 << draw(ahead.end - 2);
+                    now += draw(reach);
+                    let due = list.iter().take_while(|timer| timer.0 <= now).count();
+                    let expected: Vec<_> = list.drain(..due).map(|timer| timer.2).collect();
+                    assert_eq!(expire(&mut wheel, now), expected);
+                }
+                _ => {
+                    list.retain(|timer| timer.2 != index);
+                    let reach = 1 << (ahead.start + draw(ahead.end - ahead.start));
                     let deadline = now + draw(reach);
                     wheel.schedule(index, deadline);
                     started += 1;
                     list.push((deadline, started, index));
                     list.sort_unstable();
                 }
-                2 => {
-                    wheel.remove(index);
-                    list.retain(|timer| timer.2 != index);
-                }
-                _ => {
-                    let reach = 1 << draw(34);
-                    now += draw(reach);
-                    let due = list.iter().take_while(|timer| timer.0 <= now).count();
-                    let expected: Vec<_> = list.drain(..due).map(|timer| timer.2).collect();
-                    assert_eq!(expire(&mut wheel, now), expected);
-                }
             }
-            assert_eq!(wheel.next_deadline(), list.first().map(|timer| timer.0));
+            lines += u32::from(wheel.wheel.left_line < wheel.wheel.line.len());
+            let (next, first) = (wheel.next_deadline(), list.first().map(|timer| timer.0));
+            if timers <= u64::from(MAX_SEARCH) {
+                assert_eq!(next, first);
+            } else {
+                assert!(next <= first && next.is_some() == first.is_some());
+            }
         }
+        assert_eq!(lines > 0, timers >= u64::from(*CROWD.start()), "lines: {lines}");
     }
 }

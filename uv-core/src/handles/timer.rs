@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use poll_core::{Backend, Token};
 
-use actions::Actions;
+use actions::{ActionKey, Actions};
 use slots::{Slot, Slots};
 
 use crate::callback::{Plain, Repeated};
@@ -156,22 +156,40 @@ impl Timer {
         repeat: Duration,
         callback: impl FnMut(&mut Loop<B>, Timer) + 'static,
     ) -> io::Result<()> {
+        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
         match Plain::new(callback) {
-            Ok(plain) if repeat.is_zero() => self.start_plain(lp, timeout, plain),
-            Ok(plain) => self.start_own(lp, timeout, repeat, plain.into()),
-            Err(callback) => self.start_own(lp, timeout, repeat, Repeated::new(callback)),
+            Ok(plain) if repeat.is_zero() => self.start_plain(lp, deadline, plain),
+            Ok(plain) => self.start_own(lp, deadline, repeat, plain.into()),
+            Err(callback) => self.start_own(lp, deadline, repeat, Repeated::new(callback)),
         }
     }
 
-    /// With very many timers it counts how few instructions this takes.
+    /// With very many timers it counts how few instructions this takes, so nothing is called.
     #[inline(never)]
     fn start_plain<B: Backend>(
         self,
         lp: &mut Loop<B>,
-        timeout: Duration,
+        deadline: u64,
         callback: Plain<B, Timer>,
     ) -> io::Result<()> {
-        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
+        let slots = lp.timers.slots.as_mut();
+        let slot = open(slots, self)?;
+        let Some(action) = lp.timers.actions.find_plain(slot.action, callback) else {
+            return self.start_new_plain(lp, deadline, callback);
+        };
+        slot.action = action;
+        slot.base.start(&mut lp.active_handles);
+        lp.timers.wheel.schedule(slots, self.0.index(), deadline);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn start_new_plain<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        deadline: u64,
+        callback: Plain<B, Timer>,
+    ) -> io::Result<()> {
         let slots = lp.timers.slots.as_mut();
         let slot = open(slots, self)?;
         slot.base.start(&mut lp.active_handles);
@@ -184,11 +202,10 @@ impl Timer {
     fn start_own<B: Backend>(
         self,
         lp: &mut Loop<B>,
-        timeout: Duration,
+        deadline: u64,
         repeat: Duration,
         callback: Repeated<B, Timer>,
     ) -> io::Result<()> {
-        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
         let slots = lp.timers.slots.as_mut();
         let slot = open(slots, self)?;
         slot.base.start(&mut lp.active_handles);
@@ -293,33 +310,40 @@ impl<B: Backend> Loop<B> {
                 self.timers.fetch();
             }
             self.timers.run += 1;
-            // Stopped, closed or started again by one that ran before?
-            if let Some((key, slot)) = self.timers.slots.at_mut(expired.index)
-                && slot.node.take_expired()
-            {
-                self.fire(Timer(key), now);
-            }
+            self.fire(expired.index, now);
         }
         self.timers.expired.clear();
         self.timers.run = 0;
     }
 
-    fn fire(&mut self, timer: Timer, now: u64) {
+    /// Fires a timer of this pass, unless one that ran before has stopped, closed or restarted it.
+    #[inline]
+    fn fire(&mut self, index: u32, now: u64) {
         let timers = &mut self.timers;
-        let Some(slot) = timers.slots.get_mut(timer.0) else { return };
-        let action = slot.action;
-        let repeat_ns = timers.actions.repeat_ns(action);
-        if repeat_ns == 0 {
-            slot.base.stop(&mut self.active_handles);
-        } else {
-            timers.schedule(timer, now.saturating_add(repeat_ns));
+        let Some((key, slot)) = timers.slots.at_mut(index) else { return };
+        if !slot.node.take_expired() {
+            return;
         }
+        let (timer, action) = (Timer(key), slot.action);
+        let Some(callback) = timers.actions.shared(action) else {
+            return self.fire_own(timer, action, now);
+        };
+        slot.base.stop(&mut self.active_handles);
+        self.guarded(timer, stop_after_panic, |lp| callback.call(lp, timer));
+    }
+
+    /// Fires a timer that has its action for itself.
+    #[inline(never)]
+    fn fire_own(&mut self, timer: Timer, action: ActionKey, now: u64) {
+        let timers = &mut self.timers;
+        match timers.actions.repeat_ns(action) {
+            0 => drop(timer.stop(self)),
+            repeat_ns => timers.schedule(timer, now.saturating_add(repeat_ns)),
+        }
+        let timers = &mut self.timers;
         let Some(mut callback) = timers.actions.take_callback(action) else { return };
         timers.running = Some(timer);
-        self.call(&mut callback, timer, |lp, timer| {
-            lp.timers.running = None;
-            drop(timer.stop(lp));
-        });
+        self.call(&mut callback, timer, stop_after_panic);
         let timers = &mut self.timers;
         timers.running = None;
         if let Some(slot) = timers.slots.get(timer.0) {
@@ -327,6 +351,11 @@ impl<B: Backend> Loop<B> {
             timers.actions.give_back(slot.action, callback);
         }
     }
+}
+
+fn stop_after_panic<B: Backend>(lp: &mut Loop<B>, timer: Timer) {
+    lp.timers.running = None;
+    drop(timer.stop(lp));
 }
 
 /// A timer that is not closing.

@@ -401,22 +401,4 @@ impl<B: Backend> Loop<B> {
         self.cancel_shutdown(key);
         self.cancel_accepts(key);
     }
-
-    /// Calls what may panic; then `mend` puts things in order before the panic goes on.
-    fn guarded(
-        &mut self,
-        key: Token,
-        mend: fn(&mut Loop<B>, Token),
-        call: impl FnOnce(&mut Loop<B>),
-    ) {
-        struct Guard<'a, B: Backend>(&'a mut Loop<B>, Token, fn(&mut Loop<B>, Token));
-        impl<B: Backend> Drop for Guard<'_, B> {
-            fn drop(&mut self) {
-                self.2(self.0, self.1);
-            }
-        }
-        let guard = Guard(self, key, mend);
-        call(&mut *guard.0);
-        std::mem::forget(guard);
-    }
 }

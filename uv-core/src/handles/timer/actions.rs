@@ -44,22 +44,20 @@ impl<B: Backend> Actions<B> {
         Actions { shared: Vec::new(), latest: NONE, own: Vec::new(), free: Vec::new() }
     }
 
-    /// From now on the timer calls `callback`, once.
+    /// The key of `callback` if the timer shares it already, or has none and gets the one that
+    /// was shared last.
     #[inline]
-    pub(super) fn set_plain(&mut self, key: &mut ActionKey, callback: Plain<B, Timer>) {
-        let is_it = |key: ActionKey| self.shared.get(key as usize) == Some(&callback);
-        if is_it(*key) {
-            return;
-        }
-        if *key == NONE && is_it(self.latest) {
-            *key = self.latest;
-        } else {
-            self.replace_by_plain(key, callback);
-        }
+    pub(super) fn find_plain(
+        &self,
+        key: ActionKey,
+        callback: Plain<B, Timer>,
+    ) -> Option<ActionKey> {
+        let key = if key == NONE { self.latest } else { key };
+        (self.shared(key) == Some(callback)).then_some(key)
     }
 
-    #[inline(never)]
-    fn replace_by_plain(&mut self, key: &mut ActionKey, callback: Plain<B, Timer>) {
+    /// From now on the timer calls `callback`, once.
+    pub(super) fn set_plain(&mut self, key: &mut ActionKey, callback: Plain<B, Timer>) {
         let index = self.shared.iter().position(|shared| *shared == callback);
         if index.is_none() && self.shared.len() == MAX_SHARED as usize {
             return self.set(key, 0, callback.into());
@@ -105,12 +103,18 @@ impl<B: Backend> Actions<B> {
         }
     }
 
+    /// The callback, of a timer that shares it and therefore fires once.
+    #[inline]
+    pub(super) fn shared(&self, key: ActionKey) -> Option<Plain<B, Timer>> {
+        self.shared.get(key as usize).copied()
+    }
+
     /// The callback, to run it. [`give_back`](Actions::give_back) it then.
     #[inline]
     pub(super) fn take_callback(&mut self, key: ActionKey) -> Option<Repeated<B, Timer>> {
         match self.own.get_mut(own_index(key)) {
             Some(own) => own.callback.take(),
-            None => self.shared.get(key as usize).map(|shared| (*shared).into()),
+            None => self.shared(key).map(Repeated::from),
         }
     }
 
