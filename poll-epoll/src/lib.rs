@@ -109,6 +109,15 @@ pub struct Epoll {
     rush: Rush,
 }
 
+/// Whether a wait that counts time looks first what is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    No,
+    First,
+    /// It has looked, and there was nothing.
+    Over,
+}
+
 #[derive(Debug)]
 struct Source {
     /// What the caller asks for, in epoll's bits; 0 while the source is to be silent.
@@ -224,7 +233,8 @@ impl Backend for Epoll {
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         // Most have nothing to tell the kernel, and nothing that they must not tell of.
         let is_usual = self.changed.is_empty() && self.silent == 0 && !self.rings_late;
-        if is_usual && self.is_to_look(timeout) {
+        let looks = self.is_to_look(timeout);
+        if looks && is_usual {
             return self.look(timeout, events);
         }
         if timeout == Some(Duration::ZERO) && self.sources.is_empty() && !self.shown.get() {
@@ -233,7 +243,7 @@ impl Backend for Epoll {
             self.waker.bell().wake_up();
             return Ok(());
         }
-        self.wait_long(timeout, false, events)
+        self.wait_long(timeout, if looks { Look::First } else { Look::No }, events)
     }
 
     #[inline]
@@ -266,10 +276,22 @@ impl Epoll {
         self.silent > 0 || self.rings_late || longest
     }
 
-    /// True if the wait would count time, and it is [worthwhile](rush) to look first.
+    /// True if the wait would count time, and it is [worthwhile](rush) to look first. Asked once
+    /// a wait.
     #[inline]
-    fn is_to_look(&mut self, left: Option<Duration>) -> bool {
-        left.is_some_and(|left| !left.is_zero()) && self.rush.is_to_look()
+    fn is_to_look(&mut self, timeout: Option<Duration>) -> bool {
+        timeout.is_some_and(|timeout| !timeout.is_zero()) && self.rush.is_to_look()
+    }
+
+    /// A system call has found what there is: a knock, a ring, or neither.
+    #[inline]
+    fn heard(&mut self, woken: bool, rung: bool, slept: bool) {
+        if rung {
+            self.rings_late = false;
+        } else if woken {
+            // Who is awake is not rung, unless others watch the instance.
+            self.rings_late |= slept || self.shown.get();
+        }
     }
 
     /// Looks what is there, and waits only if that is nothing.
@@ -279,7 +301,7 @@ impl Epoll {
         let found = !self.ready.is_empty();
         self.rush.looked(found);
         if !found {
-            return self.wait_long(timeout, looked, events);
+            return self.wait_long(timeout, if looked { Look::Over } else { Look::No }, events);
         }
         let woken = self.waker.bell().wake_up();
         if !woken && self.collect_usual(events) {
@@ -287,22 +309,20 @@ impl Epoll {
         }
         let before = events.len();
         let rung = self.collect_with_care(events);
-        if woken || rung {
-            self.rings_late = woken && !rung;
-        }
+        self.heard(woken, rung, false);
         // A ring that not even the doorbell knew of is a wake.
         if woken || rung || events.len() > before {
             return Ok(());
         }
-        self.wait_long(timeout, false, events)
+        self.wait_long(timeout, Look::No, events)
     }
 
-    /// A wait, however many system calls it takes. `looked` if there was nothing just now.
+    /// A wait, however many system calls it takes.
     #[inline(never)]
     fn wait_long(
         &mut self,
         timeout: Option<Duration>,
-        mut looked: bool,
+        mut look: Look,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         let before = events.len();
@@ -317,10 +337,12 @@ impl Epoll {
             if events.len() > before {
                 left = Some(Duration::ZERO);
             }
-            if !looked && self.is_to_look(left) {
+            let mut looked = look == Look::Over;
+            if look == Look::First && left != Some(Duration::ZERO) {
                 looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready).is_ok();
                 self.rush.looked(!self.ready.is_empty());
             }
+            look = Look::No;
             let found = looked && !self.ready.is_empty();
             let sleeps = !found && left != Some(Duration::ZERO);
             let knocked = sleeps && !self.waker.bell().sleep();
@@ -339,9 +361,7 @@ impl Epoll {
                 Err(error) => return Err(error),
             };
             let rung = !self.ready.is_empty() && self.collect(events);
-            if woken || rung {
-                self.rings_late = woken && !rung;
-            }
+            self.heard(woken, rung, sleeps && !knocked);
             if woken || signalled || events.len() > before {
                 return Ok(());
             }
@@ -358,7 +378,6 @@ impl Epoll {
             if left == Some(Duration::ZERO) {
                 return Ok(());
             }
-            looked = false;
         }
     }
 

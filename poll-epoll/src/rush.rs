@@ -28,6 +28,12 @@ impl Rush {
         Rush { left: 0, pause: 0 }
     }
 
+    /// How many waits come before the next look.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> u8 {
+        self.left
+    }
+
     /// True if the wait that is about to begin is to look first.
     #[inline]
     pub(crate) fn is_to_look(&mut self) -> bool {

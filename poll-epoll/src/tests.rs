@@ -124,17 +124,71 @@ fn a_wait_goes_on_for_the_time_left_after_a_silent_source() {
 #[test]
 fn a_late_ring_does_not_end_the_next_wait() {
     let (mut epoll, mut events) = (Epoll::new().unwrap(), Vec::new());
-    let (source, _peer) = UnixStream::pair().unwrap();
+    let (mut source, mut peer) = UnixStream::pair().unwrap();
     register(&mut epoll, &source, Ready::READ, Mode::Level);
-    assert!(epoll.waker.bell().sleep());
-    assert!(epoll.waker.bell().knock(), "asleep, so that the bell is to be rung");
-    epoll.wait(None, &mut events).unwrap();
-    assert!(epoll.rings_late);
+    while !epoll.rings_late {
+        let waker = epoll.waker();
+        std::thread::scope(|scope| {
+            // Knocks while the other sleeps, most likely, and wakes it in another way.
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(2));
+                let _ = waker.bell().knock();
+                peer.write_all(b"x").unwrap();
+            });
+            epoll.wait(None, &mut events).unwrap();
+        });
+        std::io::Read::read_exact(&mut source, &mut [0]).unwrap();
+        events.clear();
+    }
     epoll.waker.ring().unwrap();
     let (timeout, begun) = (Duration::from_millis(5), std::time::Instant::now());
     epoll.wait(Some(timeout), &mut events).unwrap();
     assert!(begun.elapsed() >= timeout && events.is_empty(), "{events:?}");
     assert!(!epoll.rings_late);
+}
+
+/// Nobody rings who finds the other awake, so no ring is waited for.
+#[test]
+fn a_knock_while_awake_leaves_nothing_behind() {
+    let (mut epoll, mut events) = (Epoll::new().unwrap(), Vec::new());
+    let (source, mut peer) = UnixStream::pair().unwrap();
+    register(&mut epoll, &source, Ready::READ, Mode::Level);
+    peer.write_all(b"x").unwrap();
+    for looks in [false, true] {
+        epoll.rush = if looks { Rush::under_way() } else { Rush::new() };
+        epoll.waker().wake().unwrap();
+        events.clear();
+        epoll.wait(Some(Duration::from_secs(1)), &mut events).unwrap();
+        assert_eq!(events, readable());
+        assert!(!epoll.rings_late && !epoll.may_go_on(None), "looks first: {looks}");
+    }
+    epoll.raw_fd();
+    epoll.waker().wake().unwrap();
+    epoll.rush = Rush::under_way();
+    epoll.wait(Some(Duration::from_secs(1)), &mut events).unwrap();
+    assert!(!epoll.rings_late, "who watches the instance is rung, and that was found");
+}
+
+/// A new backend waits fifteen times before it looks first, whatever it waits for.
+#[test]
+fn a_wait_asks_once_whether_to_look() {
+    for silent in [false, true] {
+        let (source, _peer) = UnixStream::pair().unwrap();
+        let mut epoll = Epoll::new().unwrap();
+        register(&mut epoll, &source, Ready::READ, Mode::Level);
+        if silent {
+            epoll.modify(TOKEN, Ready::NONE, Mode::Level).unwrap();
+        }
+        let mut left = 15;
+        while left > 0 {
+            assert_eq!(epoll.rush.left(), left, "silent: {silent}");
+            epoll.wait(Some(Duration::from_nanos(1)), &mut Vec::new()).unwrap();
+            left -= 1;
+        }
+        assert_eq!(epoll.rush.left(), 0);
+        epoll.wait(Some(Duration::from_nanos(1)), &mut Vec::new()).unwrap();
+        assert_eq!(epoll.rush.left(), 31, "it has looked for nothing");
+    }
 }
 
 #[test]
