@@ -1,4 +1,4 @@
-//! Closures stored in place, so that starting things allocates nothing.
+//! Closures stored in place, so that starting things again allocates nothing.
 //!
 //! A closure that captures up to three words lives inside its handle or request;
 //! a larger one is boxed, and then the box lives there.

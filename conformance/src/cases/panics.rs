@@ -71,15 +71,28 @@ pub fn in_a_timer<T: Backend>(lab: &Lab<T>) -> Verdict {
     trace.expect(&["before"], "until the panic");
     assert!(!bad.is_active(&lp) && after.is_active(&lp), "stopped, and due");
     dropped(&held);
-    let again = bad.again(&mut lp).map_err(|error| error.kind());
-    assert_eq!(again, Err(ErrorKind::InvalidInput), "there is nothing to do again");
+    has_nothing_to_do_again(&mut lp, bad);
     assert_eq!(lp.backend_timeout(), Some(ZERO), "the rest is due");
     run_to_the_end(&mut lp);
     trace.expect(&["after"], "after the panic");
     bad.start(&mut lp, MS, ZERO, trace.noting("anew")).expect("a timer may start anew");
     run_to_the_end(&mut lp);
     trace.expect(&["anew"], "with a new callback");
+    let captures_nothing = |_: &mut Loop<T>, _| panic(&Held::default());
+    bad.start(&mut lp, MS, ZERO, captures_nothing).expect("a timer");
+    unwinds(&mut lp, RunMode::Default);
+    has_nothing_to_do_again(&mut lp, bad);
+    bad.set_repeat(&mut lp, MS).expect("a timer");
+    has_nothing_to_do_again(&mut lp, bad);
+    run_to_the_end(&mut lp);
     Ok(())
+}
+
+/// Asserts that the timer has lost its callback.
+#[track_caller]
+fn has_nothing_to_do_again<T: Backend>(lp: &mut Loop<T>, timer: Timer) {
+    let again = timer.again(lp).map_err(|error| error.kind());
+    assert_eq!(again, Err(ErrorKind::InvalidInput), "there is nothing to do again");
 }
 
 macro_rules! watcher_cases {

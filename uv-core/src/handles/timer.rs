@@ -353,9 +353,14 @@ impl<B: Backend> Loop<B> {
     }
 }
 
+/// The timer whose callback has panicked has none any more.
 fn stop_after_panic<B: Backend>(lp: &mut Loop<B>, timer: Timer) {
-    lp.timers.running = None;
     drop(timer.stop(lp));
+    let timers = &mut lp.timers;
+    timers.running = None;
+    if let Some(slot) = timers.slots.get_mut(timer.0) {
+        drop(timers.actions.forget_callback(&mut slot.action));
+    }
 }
 
 /// A timer that is not closing.

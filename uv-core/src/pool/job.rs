@@ -334,7 +334,7 @@ impl Job {
         let block = self.block();
         // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
         let brief = unsafe { (self.deeds().is_brief)(block.room.get()) };
-        // SAFETY: no worker has the job yet, and only workers ask.
+        // SAFETY: no worker has the job yet, and the queue asks after this.
         unsafe { *block.brief.get() = brief };
         block.holders.store(2, Ordering::Relaxed);
         // The queue's lock publishes all this to the worker.
@@ -406,7 +406,7 @@ impl Job {
 
     /// True if it takes little time, when it [blocks nobody](Job::run_at_once).
     pub(crate) fn is_brief(&self) -> bool {
-        // SAFETY: written only by `queue`, when no worker has the job.
+        // SAFETY: written only by `queue`, before the pool has the job.
         unsafe { *self.block().brief.get() }
     }
 

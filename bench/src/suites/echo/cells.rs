@@ -11,8 +11,9 @@ use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who
 use crate::suites::Scale;
 
 impl Window {
-    /// Long enough that a server has touched the memory that it uses, and the kernel has grown
-    /// its buffers, before anything counts.
+    /// A full run warms up for long enough that a server has touched the memory that it uses, and
+    /// the kernel has grown its buffers, before anything counts. A quick one shows much, and proves
+    /// little.
     fn of(scale: Scale) -> Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),

@@ -118,6 +118,17 @@ impl<B: Backend> Actions<B> {
         }
     }
 
+    /// From now on the timer calls nothing. Gives what it has called, unless that is shared.
+    pub(super) fn forget_callback(&mut self, key: &mut ActionKey) -> Option<Repeated<B, Timer>> {
+        match self.own.get_mut(own_index(*key)) {
+            Some(own) => own.callback.take(),
+            None => {
+                *key = NONE;
+                None
+            }
+        }
+    }
+
     /// Keeps the callback that has run, unless the timer has another one by now.
     #[inline]
     pub(super) fn give_back(&mut self, key: ActionKey, callback: Repeated<B, Timer>) {

@@ -226,17 +226,8 @@ impl<B: Backend> Loop<B> {
         let Some(slot) = slot else { return };
         let looks = slot.crowd.is_to_look(turn);
         if !slot.held.is_empty() {
-            return self.receive_after_held(udp, looks);
+            self.tell_held(udp);
         }
-        match looks {
-            true => self.receive_many(udp),
-            false => self.receive_datagram(udp),
-        }
-    }
-
-    #[cold]
-    fn receive_after_held(&mut self, udp: Udp, looks: bool) {
-        self.tell_held(udp);
         match looks {
             true => self.receive_many(udp),
             false => self.receive_datagram(udp),
@@ -262,7 +253,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Receives one datagram, if there is one, and tells.
-    #[inline(always)] // One of the two who call it is cold.
+    #[inline]
     fn receive_datagram(&mut self, udp: Udp) {
         let slot = self.udps.get_mut(udp.0).filter(|slot| slot.receiving);
         let Some(slot) = slot else { return };
@@ -295,6 +286,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Tells of the datagrams that a callback did not want before.
+    #[cold]
     pub(super) fn tell_held(&mut self, udp: Udp) {
         while let Some(slot) = self.udps.get_mut(udp.0)
             && slot.receiving
