@@ -119,6 +119,7 @@ mod once;
 pub mod options;
 mod pollers;
 pub mod process;
+pub mod random;
 pub mod report;
 pub mod results;
 pub mod runner;
@@ -229,7 +230,7 @@ fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
     let settings = Settings {
         scale: options.scale().name().into(),
         rounds: options.rounds,
-        seed: suites::timers::SEED,
+        seed: random::SEED,
         cores: cores::server_and_clients(),
         optimised: !cfg!(debug_assertions),
         seconds: begun.elapsed().as_secs_f64(),

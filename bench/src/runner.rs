@@ -1,12 +1,12 @@
 //! Runs scenarios in interleaved rounds.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::RangeInclusive;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::latencies::Latencies;
+use crate::random::Random;
 use crate::results::{Distribution, Row};
 use crate::suite::{Contestant, Scenario, Suite, Unit, Who};
 
@@ -32,11 +32,7 @@ fn rounds(scenario: &Scenario, wanted: usize) -> RangeInclusive<usize> {
 /// every run: nobody always runs in the traces of the same predecessor.
 fn shuffled(count: usize, round: usize) -> Vec<usize> {
     let mut places: Vec<_> = (0..count).collect();
-    places.sort_by_cached_key(|place| {
-        let mut hasher = DefaultHasher::new();
-        (round, place).hash(&mut hasher);
-        hasher.finish()
-    });
+    Random::new(round as u64).shuffle(&mut places);
     places
 }
 
@@ -206,7 +202,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn everybody_runs_once_in_a_round_after_ever_other_predecessors() {
+    fn everybody_runs_once_in_a_round_after_various_predecessors() {
         let rounds: Vec<_> = (1..=LEAST_ROUNDS).map(|round| shuffled(5, round)).collect();
         for places in &rounds {
             let mut sorted = places.clone();

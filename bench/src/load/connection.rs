@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use super::wrong;
 use crate::latencies::Latencies;
+use crate::random::Random;
 
 /// What all connections send, each from another place on, over and over.
 const PATTERN: usize = 256 * 1024;
@@ -18,14 +19,8 @@ const PATTERN: usize = 256 * 1024;
 pub(super) fn pattern() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
-        let mut state = crate::suites::timers::SEED | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        };
-        let once: Vec<u8> = (0..PATTERN).map(|_| next()).collect();
+        let mut random = Random::new(0);
+        let once: Vec<u8> = (0..PATTERN).map(|_| (random.draw() >> 32) as u8).collect();
         once.repeat(2)
     })
 }

@@ -12,11 +12,9 @@ use std::rc::Rc;
 use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
+use crate::random::Random;
 use crate::suite::{Count, Entrants, Figure, Sample, Scenario, Suite, Unit, Who};
 use crate::suites::Scale;
-
-/// What the random deadlines are drawn from.
-pub const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
 /// So many timers have a deadline in each millisecond, as in libuv's own benchmark.
 const IN_A_MILLISECOND: u64 = 1_000;
@@ -51,14 +49,8 @@ fn in_order(count: u64) -> Rc<[u64]> {
 }
 
 fn random(count: u64) -> Rc<[u64]> {
-    let mut state = SEED;
-    let draw = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % count / IN_A_MILLISECOND
-    };
-    (0..count).map(draw).collect()
+    let mut random = Random::new(0);
+    (0..count).map(|_| random.draw() % count / IN_A_MILLISECOND).collect()
 }
 
 fn scenario(name: &str, which: Which, timeouts_ms: Rc<[u64]>) -> Scenario {
