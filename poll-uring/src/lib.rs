@@ -295,9 +295,15 @@ impl Backend for Uring {
 
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
         // SAFETY: the caller promises to this what that asks for.
-        self.here(|uring| unsafe {
-            uring.ops.submit(&mut uring.ring, &mut uring.groups, token, op)
-        })
+        let submitted = unsafe { self.ops.submit(&mut self.ring, &mut self.groups, token, &op) };
+        match submitted {
+            Err(error) if refusal::is_moved(&error) => {
+                self.start_over()?;
+                // SAFETY: as above.
+                unsafe { self.ops.submit(&mut self.ring, &mut self.groups, token, &op) }
+            }
+            other => other,
+        }
     }
 
     fn cancel(&mut self, token: Token) -> io::Result<()> {

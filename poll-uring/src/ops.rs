@@ -6,7 +6,7 @@ use std::ptr;
 
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags};
 use io_uring::{Probe, opcode, squeue};
-use poll_core::{At, Event, Op, OpKind, RawBufs, RawSource, Ready, Shutdown, Table, Token};
+use poll_core::{At, Event, Op, OpKind, RawBuf, RawBufs, RawSource, Ready, Shutdown, Table, Token};
 
 use crate::buffers::{Groups, Taker};
 use crate::polls::{from_poll, to_poll};
@@ -38,8 +38,8 @@ struct Flight {
 
 impl Flight {
     #[inline]
-    fn of(op: Op, kind: OpKind) -> Flight {
-        let (interest, group) = match op {
+    fn of(op: &Op, kind: OpKind) -> Flight {
+        let (interest, group) = match *op {
             Op::Poll { interest, .. } => (interest, 0),
             Op::RecvMulti { group, .. } | Op::RecvMsgMulti { group, .. } => (Ready::NONE, group),
             _ => (Ready::NONE, 0),
@@ -91,32 +91,78 @@ impl Ops {
         ring: &mut Ring,
         groups: &mut Groups,
         token: Token,
-        op: Op,
+        op: &Op,
     ) -> io::Result<()> {
         let kind = op.kind();
         if !ring.performs(kind) {
             return Err(not_performed(kind));
         }
+        // Those that are asked for most need nothing but their entry, and a way of their own to it:
+        // where the ways to all entries meet, each costs as much as the largest.
+        let entry = match *op {
+            Op::Send { source, buf } if self.zero_copy.is_none() => send(source, buf).build(),
+            Op::Read { source, bufs, offset } if bufs.count == 1 => read(source, bufs, offset),
+            // SAFETY: the caller's promise.
+            _ => return unsafe { self.submit_any(ring, groups, token, op) },
+        };
+        // SAFETY: the caller keeps what the operation names until the last completion.
+        unsafe { self.queue(ring, token, Flight::of(op, kind), entry) }
+    }
+
+    /// As [`submit`](Ops::submit).
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    #[inline(never)]
+    unsafe fn submit_any(
+        &mut self,
+        ring: &mut Ring,
+        groups: &mut Groups,
+        token: Token,
+        op: &Op,
+    ) -> io::Result<()> {
+        let kind = op.kind();
+        if self.flights.is_taken(token) {
+            return Err(already_in_flight());
+        }
         let mut kept = None;
-        let Some(entry) = self.entry(ring, op, &mut kept) else {
+        let Some(entry) = self.entry(ring, *op, &mut kept) else {
             return Err(not_performed(kind));
         };
         let flight = Flight::of(op, kind);
-        let group = flight.group;
-        if self.flights.insert(token, flight).is_err() {
-            let why = "an operation with this token is in flight";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
-        }
+        prepare_group(ring, groups, kind, flight.group)?;
         if let Some(kept) = kept {
             // What was kept for another went with it.
             let _ = self.kept.insert(token, kept);
         }
+        // SAFETY: the caller keeps what the operation names, and `kept` the header, until the
+        // last completion.
+        unsafe { self.queue(ring, token, flight, entry) }
+    }
+
+    /// Queues the entry of an operation.
+    ///
+    /// # Safety
+    ///
+    /// What the entry points to stays valid until its last completion.
+    #[inline(never)]
+    unsafe fn queue(
+        &mut self,
+        ring: &mut Ring,
+        token: Token,
+        flight: Flight,
+        entry: squeue::Entry,
+    ) -> io::Result<()> {
+        if self.flights.insert(token, flight).is_err() {
+            return Err(already_in_flight());
+        }
         let entry = entry.user_data(UserData::Operation(token).to_u64());
-        let queued = prepare_group(ring, groups, kind, group)
-            .and_then(|()| ring.tether())
-            // SAFETY: the caller keeps what the operation names, and `kept`, until the last
-            // completion, the header.
-            .and_then(|()| unsafe { ring.push(&entry) });
+        let queued = match ring.tether() {
+            // SAFETY: the caller's promise.
+            Ok(()) => unsafe { ring.push(&entry) },
+            Err(error) => Err(error),
+        };
         if queued.is_err() {
             self.forget(token);
         }
@@ -125,20 +171,16 @@ impl Ops {
 
     /// The entry for an operation, and what to keep for it. `None` for one that is not known
     /// here.
-    #[inline]
     fn entry(&mut self, ring: &Ring, op: Op, kept: &mut Option<Kept>) -> Option<squeue::Entry> {
         Some(match op {
-            // Those that are asked for most.
             Op::Send { source, buf } => {
-                let (ptr, len) = (buf.ptr.as_ptr(), buf.len);
-                // A peer that has gone is `EPIPE`, never a signal.
-                let flags = libc::MSG_NOSIGNAL;
-                if self.zero_copy.is_some_and(|least| len >= least)
+                if self.zero_copy.is_some_and(|least| buf.len >= least)
                     && ring.has(opcode::SendZc::CODE)
                 {
-                    opcode::SendZc::new(fd(source), ptr, len).flags(flags).build()
+                    let entry = opcode::SendZc::new(fd(source), buf.ptr.as_ptr(), buf.len);
+                    entry.flags(libc::MSG_NOSIGNAL).build()
                 } else {
-                    opcode::Send::new(fd(source), ptr, len).flags(flags).build()
+                    send(source, buf).build()
                 }
             }
             Op::RecvMulti { source, group } => opcode::RecvMulti::new(fd(source), group).build(),
@@ -154,7 +196,6 @@ impl Ops {
                 *kept = Some(Kept::Doomed(source.fd(), ring.next_number()));
                 opcode::Close::new(fd(source)).build()
             }
-            Op::Read { .. } | Op::Write { .. } | Op::Statx { .. } => file_entry(op)?,
             _ => socket_entry(op).or_else(|| file_entry(op))?,
         })
     }
@@ -311,12 +352,17 @@ fn needed(kind: OpKind) -> &'static [u8] {
 }
 
 #[cold]
+fn already_in_flight() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "an operation with this token is in flight")
+}
+
+#[cold]
 fn not_performed(kind: OpKind) -> io::Error {
     let why = format!("this kernel does not perform {kind:?}: use readiness instead");
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-#[inline]
+#[inline(never)]
 fn socket_entry(op: Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Poll { source, interest } => {
@@ -356,17 +402,27 @@ fn socket_entry(op: Op) -> Option<squeue::Entry> {
     })
 }
 
+/// A peer that has gone is `EPIPE`, never a signal.
+fn send(source: RawSource, buf: RawBuf) -> opcode::Send {
+    opcode::Send::new(fd(source), buf.ptr.as_ptr(), buf.len).flags(libc::MSG_NOSIGNAL)
+}
+
 #[inline]
+fn read(source: RawSource, bufs: RawBufs, offset: Option<u64>) -> squeue::Entry {
+    match only(bufs) {
+        Some((buf, len)) => {
+            opcode::Read::new(fd(source), buf, len).offset(position(offset)).build()
+        }
+        None => opcode::Readv::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
+            .offset(position(offset))
+            .build(),
+    }
+}
+
+#[inline(never)]
 fn file_entry(op: Op) -> Option<squeue::Entry> {
     Some(match op {
-        Op::Read { source, bufs, offset } => match only(bufs) {
-            Some((buf, len)) => {
-                opcode::Read::new(fd(source), buf, len).offset(position(offset)).build()
-            }
-            None => opcode::Readv::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
-                .offset(position(offset))
-                .build(),
-        },
+        Op::Read { source, bufs, offset } => read(source, bufs, offset),
         Op::Write { source, bufs, offset } => match only(bufs) {
             Some((buf, len)) => {
                 opcode::Write::new(fd(source), buf, len).offset(position(offset)).build()

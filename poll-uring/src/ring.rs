@@ -154,8 +154,9 @@ impl Ring {
 
     /// True in a forked child. The ring's memory is not mapped there (`MADV_DONTFORK`):
     /// two processes that write to one queue would corrupt it.
+    #[inline]
     pub(crate) fn is_of_another_process(&self) -> bool {
-        self.process != this_process()
+        self.process != FORKS.load(Ordering::Relaxed)
     }
 
     /// Queues an entry. The kernel learns of it at the next [`enter`](Ring::enter), or

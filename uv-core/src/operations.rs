@@ -205,6 +205,7 @@ impl<B: Backend> Loop<B> {
     /// # Safety
     ///
     /// As above. The list of buffers is kept here.
+    #[inline]
     unsafe fn submit_with(
         &mut self,
         asker: Asker,
