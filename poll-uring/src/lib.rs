@@ -55,8 +55,7 @@
 //! event may be untrue, once: if the condition has ended since, or if urgent data came
 //! where only ordinary data was asked for. Sources must therefore be non-blocking. A
 //! source registered for `PRIORITY` has every event checked, which costs a second call.
-//! A multishot receive ends a piece at urgent data, as a call does; what came behind it at the
-//! same time may be told of only when more comes.
+//! A multishot receive ends a piece at urgent data, as a call does, and goes on behind it.
 //!
 //! The kernel keeps polls in 256 lists at the most, and walks one to end a poll: with
 //! tens of thousands of idle sources, `deregister` and `modify` take microseconds.

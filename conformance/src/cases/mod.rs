@@ -377,6 +377,7 @@ macro_rules! __list_of_cases {
                 reading_starts_anew_in_its_callback
                 what_is_left_of_much_is_told
                 much_on_many_comes_whole
+                urgent_data_holds_nothing_up
                 a_busy_reader_starves_nobody
                 pulled_reads_are_served_in_order
                 pulled_reads_take_no_more_than_asked

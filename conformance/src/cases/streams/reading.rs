@@ -7,7 +7,7 @@ use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
-use crate::support::sources::{half_close, reset, send};
+use crate::support::sources::{half_close, reset, send, send_urgent};
 use crate::support::streams::{
     bound, connected, finish, outcome, refusal, run_a_moment, run_until,
 };
@@ -349,6 +349,40 @@ pub fn much_on_many_comes_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     finish(lp);
     assert_eq!(ends.len(), STREAMS, "each has its end");
+    Ok(())
+}
+
+/// Urgent data is not among what is read, and does not hold up what is sent behind it: whether
+/// the reader waits, or comes when all is there.
+pub fn urgent_data_holds_nothing_up<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for (before, waits) in [(0, true), (3, true), (3_000, true), (0, false), (3, false)] {
+        let mut lp = new_loop(lab)?;
+        let (tcp, peer) = connected(&mut lp);
+        let got = Log::default();
+        let read = |lp: &mut Loop<T>| {
+            let gathered = got.clone();
+            let reader = move |_: &mut Loop<T>, _, bytes: io::Result<&[u8]>| {
+                gathered.extend(bytes.unwrap().iter().copied());
+            };
+            tcp.read_start(lp, reader).unwrap();
+        };
+        if waits {
+            read(&mut lp);
+            run_a_moment(&mut lp);
+        }
+        send(&peer, &vec![b'b'; before]);
+        send_urgent(&peer);
+        send(&peer, b"request");
+        if !waits {
+            run_a_moment(&mut lp);
+            read(&mut lp);
+        }
+        let whole = [&vec![b'b'; before], &b"request"[..]].concat();
+        run_until(&mut lp, "the end of what was sent", |_| got.len() >= whole.len());
+        assert!(got.take() == whole, "{before} before it; the reader waits: {waits}");
+        tcp.close(&mut lp).unwrap();
+        finish(lp);
+    }
     Ok(())
 }
 
