@@ -87,7 +87,16 @@ const WASTEFUL: &Caught = &[
 ];
 
 /// Those of a backend whose kernel object a child shares with its parent.
-const OF_EPOLL: &Caught = &[(ForksAreIgnored, &["surroundings::a_parent_survives_its_child"])];
+const OF_EPOLL: &Caught = &[
+    (ForksAreIgnored, &["surroundings::a_parent_survives_its_child"]),
+    (
+        ChangesAreDenied,
+        &[
+            "surroundings::a_sleeper_outside_is_told_of_changes",
+            "embedding::what_a_timer_starts_wakes_another_poller",
+        ],
+    ),
+];
 
 /// Those of a backend that performs operations.
 const OF_URING: &Caught = &[
@@ -98,6 +107,14 @@ const OF_URING: &Caught = &[
     ),
     (CancelledNeverEnds, &["operations::end_when_cancelled"]),
     (RecycledIsLost, &["memory::is_provided_and_recycled"]),
+    (
+        ChangesAreDenied,
+        &[
+            "surroundings::a_sleeper_outside_is_told_of_changes",
+            "embedding::each_event_wakes_another_poller",
+            "embedding::an_echo_is_driven_from_outside",
+        ],
+    ),
 ];
 
 /// Points from here on are about the loop, which is not broken here: some of their cases

@@ -167,10 +167,20 @@ pub trait Backend: Send + 'static {
     /// A descriptor that another poller can watch for [`Ready::READ`]: readable
     /// when a wait has something to report or was woken.
     ///
-    /// Changes reach the kernel at a wait, so wait with a zero timeout before
-    /// sleeping on the descriptor. `None` where the facility has no descriptor.
+    /// Changes reach the kernel at a wait, so wait with a zero timeout as long as
+    /// [`has_changes`](Backend::has_changes), then sleep on the descriptor. `None` where
+    /// the facility has no descriptor.
     fn raw_fd(&self) -> Option<RawSource> {
         None
+    }
+
+    /// True if the kernel does not know all that it was asked for: the next wait tells it.
+    ///
+    /// Until then [`raw_fd`](Backend::raw_fd) may stay silent whatever happens. A change is
+    /// what was registered, modified, submitted or cancelled, and also what an event leaves to
+    /// be armed again. A backend without a descriptor need not tell.
+    fn has_changes(&self) -> bool {
+        false
     }
 
     /// Makes the backend work again in a child of `fork`.

@@ -143,6 +143,10 @@ impl<B: Backend> Backend for Limited<B> {
         self.backend.raw_fd()
     }
 
+    fn has_changes(&self) -> bool {
+        self.backend.has_changes()
+    }
+
     fn after_fork(&mut self) -> io::Result<()> {
         self.backend.after_fork()
     }

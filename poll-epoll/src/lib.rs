@@ -39,6 +39,7 @@
 //!   behind the others, so none starves.
 //! - A wake writes to an `eventfd(2)` if the backend sleeps, and only sets a flag if not.
 //! - `raw_fd` is the epoll descriptor: an epoll instance can be watched like a source.
+//!   `has_changes` is true from a `modify` to the next `wait`.
 //! - `after_fork` gives the child a new instance and a new eventfd under the old
 //!   numbers; all sources are added again at its next `wait`.
 //!
@@ -258,6 +259,10 @@ impl Backend for Epoll {
             let _ = self.waker.ring();
         }
         Some(RawSource::from_fd(self.instance.fd()))
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {

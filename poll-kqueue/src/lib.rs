@@ -61,6 +61,8 @@
 //! - A wake triggers an `EVFILT_USER` knote if the backend sleeps, and only sets a
 //!   flag if not. Where `new` finds no such filter, a [`Bell`](poll_core::Bell) is watched.
 //! - `raw_fd` is the queue's descriptor: a queue can be watched like a source.
+//!   `has_changes` is true from a `modify`, or a one-shot with several knotes that has fired,
+//!   to the next `wait`.
 //! - A child of `fork` has no queue: `after_fork` makes one, and all sources are
 //!   added again at its next `wait`. Wakers follow.
 //!
@@ -261,6 +263,10 @@ impl Backend for Kqueue {
         let fd = self.queue.pollable()?;
         self.waker.watch().ok()?;
         Some(RawSource::from_fd(fd))
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {

@@ -41,10 +41,12 @@
 //! - A wake writes to an `eventfd(2)`, watched by a multishot poll, if the backend
 //!   sleeps, and only sets a flag if not.
 //! - `raw_fd` is an eventfd that every completion rings: the descriptor of a ring whose
-//!   completions are made on demand does not wake who polls it. Wait with a zero timeout
-//!   until nothing is reported, then sleep on it: a level source that was reported is
-//!   armed by the next wait. From then on each `wait` costs one call more. (Before 6.1
-//!   whoever sleeps may also be interrupted by a completion, with `EINTR`.)
+//!   completions are made on demand does not wake who polls it. From then on each `wait`
+//!   costs one call more. (Before 6.1 whoever sleeps may also be interrupted by a
+//!   completion, with `EINTR`.)
+//! - `has_changes` is true between an event and the next `wait` that arms a level source
+//!   again, and while operations and their cancels are not submitted: wait with a zero
+//!   timeout before sleeping on `raw_fd` then.
 //! - `after_fork` gives the child a ring of its own, a new eventfd under the old
 //!   number, and everything armed again at its next `wait`.
 //! - [Operations](poll_core::Op) are one submission entry each, tried by the kernel at
@@ -344,10 +346,16 @@ impl Backend for Uring {
 
     fn raw_fd(&self) -> Option<RawSource> {
         let outside = self.waker.open_outside().ok()?;
-        if self.waker.watch() {
+        // Until the ring is told of it, nothing but this makes it readable.
+        if self.waker.watch() || !self.outside_registered {
             waker::ring(outside).ok()?;
         }
         Some(RawSource::of(outside))
+    }
+
+    fn has_changes(&self) -> bool {
+        let unknown_outside = !self.outside_registered && self.waker.outside().is_some();
+        self.polls.has_changes() || self.ring.has_unsubmitted() || unknown_outside
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
@@ -466,7 +474,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         if !self.ring.is_of_another_process() && self.end_operations().is_err() {
             // This is not the ring's thread. Closing the ring cancels, too.
-            self.ops.close_unsubmitted(&mut self.ring);
+            self.ops.close_unsubmitted(&self.ring);
             self.ring.outlast();
         }
     }

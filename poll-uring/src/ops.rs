@@ -275,7 +275,7 @@ impl Ops {
     }
 
     /// For a ring that will not be entered again: closes what the kernel was not told to.
-    pub(crate) fn close_unsubmitted(&mut self, ring: &mut Ring) {
+    pub(crate) fn close_unsubmitted(&mut self, ring: &Ring) {
         for (_, kept) in self.kept.iter() {
             if let Kept::Doomed(fd, number) = *kept
                 && ring.is_unsubmitted(number)

@@ -172,6 +172,11 @@ impl Polls {
         Ok(())
     }
 
+    /// True if a [`flush`](Polls::flush) has something to queue, or may have.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changed.is_empty() || !self.leaving.is_empty()
+    }
+
     /// Queues the ends of polls that nobody wants any more.
     pub(crate) fn send_off(&mut self, ring: &mut Ring) -> io::Result<()> {
         while let Some(&armed) = self.leaving.last() {

@@ -75,6 +75,8 @@ pub(crate) struct Ring {
     performs: u64,
     /// How many entries were ever pushed, modulo 2³².
     pushed: u32,
+    /// How many of them the kernel has taken.
+    submitted: u32,
     /// False for a `SINGLE_ISSUER` ring that no thread owns yet.
     enabled: bool,
     /// Completions taken out of the ring to make room, to be told before its own.
@@ -105,6 +107,7 @@ impl Ring {
             probe,
             performs,
             pushed: 0,
+            submitted: 0,
             enabled,
             stash: VecDeque::new(),
             tether: None,
@@ -129,9 +132,14 @@ impl Ring {
     }
 
     /// True if the kernel has not seen the entry of that number.
-    pub(crate) fn is_unsubmitted(&mut self, number: u32) -> bool {
-        let age = self.pushed.wrapping_sub(number) as usize;
-        (1..=self.uring.submission().len()).contains(&age)
+    pub(crate) fn is_unsubmitted(&self, number: u32) -> bool {
+        let age = self.pushed.wrapping_sub(number);
+        (1..=self.pushed.wrapping_sub(self.submitted)).contains(&age)
+    }
+
+    /// True if there are entries that the kernel has not seen.
+    pub(crate) fn has_unsubmitted(&self) -> bool {
+        self.pushed != self.submitted
     }
 
     /// True if a poll can report many times. Both came with Linux 5.13.
@@ -206,7 +214,11 @@ impl Ring {
                 return Ok(true);
             }
             self.enable()?;
-            match self.enter_once(queued, want.saturating_sub(self.stash.len()), timeout) {
+            let entered = self.enter_once(queued, want.saturating_sub(self.stash.len()), timeout);
+            if let Ok(submitted) = entered {
+                self.submitted = self.submitted.wrapping_add(submitted as u32);
+            }
+            match entered {
                 // The kernel stopped early and did not wait: the rest goes in again.
                 Ok(submitted) if submitted < queued => continue,
                 Ok(_) => return Ok(self.visible() >= want),

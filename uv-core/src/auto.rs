@@ -171,6 +171,10 @@ macro_rules! auto {
                 each!(self, backend => backend.raw_fd())
             }
 
+            fn has_changes(&self) -> bool {
+                each!(self, backend => backend.has_changes())
+            }
+
             fn after_fork(&mut self) -> io::Result<()> {
                 each!(mut self, backend => backend.after_fork())
             }

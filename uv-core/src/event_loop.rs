@@ -349,13 +349,35 @@ impl<B: Backend> Loop<B> {
         self.now_ns.set(handles::nanoseconds(self.backend.now()));
     }
 
-    /// How long the next poll may block: `None` is for ever.
+    /// How long another poller may sleep on [`raw_fd`](Loop::raw_fd) before it runs this loop:
+    /// `None` is for ever.
     ///
-    /// For embedding: wait on [`raw_fd`](Loop::raw_fd) for this long in another loop, then
-    /// run this one with [`RunMode::NoWait`].
+    /// For embedding: after each run with [`RunMode::NoWait`], and after each use of the loop
+    /// from outside, ask again. It is zero while something is due, and also while the kernel
+    /// has not been told all that handles and requests want of it, which the next run does:
+    /// until then the descriptor may stay silent.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, Timer};
+    /// # use std::time::Duration;
+    /// # fn sleep_on(_: Option<poll_core::RawSource>, timeout: Option<Duration>) {
+    /// #     std::thread::sleep(timeout.expect("a timer"));
+    /// # }
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let timer = Timer::new(&mut lp);
+    /// timer.start(&mut lp, Duration::from_millis(1), Duration::ZERO, |_, _| println!("tick"))?;
+    /// let fd = lp.raw_fd();
+    /// while lp.run(RunMode::NoWait)? {
+    ///     sleep_on(fd, lp.backend_timeout()); // In whatever else there is to wait for.
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn backend_timeout(&mut self) -> Option<Duration> {
-        // What the backend has not been given yet, it is given by the next run.
-        if self.works.has_lent() { Some(Duration::ZERO) } else { self.poll_timeout() }
+        if self.has_outgoing() || self.backend.has_changes() {
+            return Some(Duration::ZERO);
+        }
+        self.poll_timeout()
     }
 
     fn poll_timeout(&mut self) -> Option<Duration> {
@@ -369,8 +391,9 @@ impl<B: Backend> Loop<B> {
         Some(Duration::from_nanos(deadline.saturating_sub(self.now_ns())))
     }
 
-    /// The backend's descriptor, to watch in another loop: readable when this one has
-    /// something to do. `None` where the backend has none (see [`Backend::raw_fd`]).
+    /// The backend's descriptor, to watch in another loop for as long as
+    /// [`backend_timeout`](Loop::backend_timeout) says: readable when this one has something
+    /// to do. `None` where the backend has none (see [`Backend::raw_fd`]).
     pub fn raw_fd(&self) -> Option<RawSource> {
         self.backend.raw_fd()
     }

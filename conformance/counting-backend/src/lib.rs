@@ -59,6 +59,7 @@ pub struct Calls {
     pub withdraw: Count,
     pub now: Count,
     pub raw_fd: Count,
+    pub has_changes: Count,
     pub after_fork: Count,
 }
 
@@ -176,6 +177,11 @@ impl<B: Backend> Backend for Counting<B> {
     fn raw_fd(&self) -> Option<RawSource> {
         self.calls.raw_fd.add_one();
         self.backend.raw_fd()
+    }
+
+    fn has_changes(&self) -> bool {
+        self.calls.has_changes.add_one();
+        self.backend.has_changes()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {

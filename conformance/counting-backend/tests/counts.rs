@@ -9,7 +9,7 @@ use poll_core::{Backend, Event, Lent, Mode, Op, OpKind, RawBuf, RawSource, Ready
 use poll_poll::Poll;
 
 /// All the counts, in the trait's order.
-fn counts(calls: &Calls) -> [u64; 13] {
+fn counts(calls: &Calls) -> [u64; 14] {
     [
         &calls.waker,
         &calls.register,
@@ -23,6 +23,7 @@ fn counts(calls: &Calls) -> [u64; 13] {
         &calls.recycle,
         &calls.now,
         &calls.raw_fd,
+        &calls.has_changes,
         &calls.after_fork,
     ]
     .map(|count| count.get())
@@ -54,6 +55,7 @@ fn call_each_method_once(backend: &mut impl Backend) {
     backend.recycle(Lent { group: 0, buffer: 0, offset: 0 });
     assert!(backend.now() < Duration::MAX);
     assert_eq!(backend.raw_fd(), None, "poll has no descriptor");
+    assert!(!backend.has_changes(), "and nobody to tell of changes");
 }
 
 /// A count of a count: what the outer one does not forward, the inner one misses.
@@ -64,8 +66,8 @@ fn every_method_is_counted_and_forwarded() {
     let mut outer = Counting::new(inner);
 
     call_each_method_once(&mut outer);
-    assert_eq!(counts(outer.calls()), [1; 13]);
-    assert_eq!(counts(&inner_calls), [1; 13]);
+    assert_eq!(counts(outer.calls()), [1; 14]);
+    assert_eq!(counts(&inner_calls), [1; 14]);
 }
 
 #[test]

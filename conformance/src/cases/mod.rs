@@ -159,6 +159,7 @@ macro_rules! __list_of_cases {
                 two_backends_watch_one_source
                 nested_in_another_poller
                 a_wake_shows_in_another_poller
+                a_sleeper_outside_is_told_of_changes
                 a_forked_child_carries_on
                 a_parent_survives_its_child
                 no_descriptor_is_left_behind
@@ -359,6 +360,10 @@ macro_rules! __list_of_cases {
                 no_descriptor_is_left_behind
                 another_poller_drives_the_loop
                 a_loop_runs_inside_another
+                each_event_wakes_another_poller
+                what_a_timer_starts_wakes_another_poller
+                an_echo_is_driven_from_outside
+                requests_end_outside
                 a_forked_child_carries_on
                 what_came_before_a_fork_is_the_parents
                 work_in_flight_is_cancelled_in_a_child

@@ -9,9 +9,9 @@ use crate::support::observe::{
     A, B, C, SHORT, SOON, await_ready, deregister, modify, quiet, ready_of, register, try_register,
     wait_for, wait_once,
 };
-use crate::support::operations::{Pending, submit};
 #[cfg(unix)]
-use crate::support::operations::{await_end, is_cancelled};
+use crate::support::operations::is_cancelled;
+use crate::support::operations::{Pending, await_end, submit};
 use crate::support::sources::{drain, send, tcp_pair};
 use crate::{Lab, Skip, Verdict};
 
@@ -109,6 +109,58 @@ pub fn a_wake_shows_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
         outer.expect_after(|| waker.wake().expect("a wake"), "a wake to answer");
     }
     Ok(())
+}
+
+/// Who sleeps on the backend's own descriptor only while `has_changes` says no sleeps through
+/// nothing: after a `modify`, after an event in whatever mode, after operations and their
+/// cancels. Once a wait has told the kernel and reported nothing, there is nothing left to tell.
+pub fn a_sleeper_outside_is_told_of_changes<B: Backend>(lab: &Lab<B>) -> Verdict {
+    let (near, far) = tcp_pair();
+    let pending = Pending::new(&lab.backend()?).ok();
+    let mut backend = lab.backend()?;
+    let own = own_descriptor(&backend)?;
+    register(&mut backend, A, &near, Ready::NONE, Mode::Level);
+    for mode in [Mode::Level, Mode::Oneshot, Mode::Edge] {
+        if backend.modify(A, Ready::READ, mode).is_err() {
+            continue; // It has no edges.
+        }
+        for _ in 0..3 {
+            if mode == Mode::Oneshot {
+                modify(&mut backend, A, Ready::READ, mode);
+            }
+            tell_changes(&mut backend);
+            send(&far, b"x");
+            assert!(readable(own, SOON), "{mode:?}: an event is slept through");
+            await_ready(&mut backend, A, Ready::READ);
+            drain(&near);
+        }
+    }
+    let Some(pending) = pending else { return Ok(()) };
+    submit(&mut backend, B, pending.op);
+    tell_changes(&mut backend);
+    pending.send();
+    assert!(readable(own, SOON), "the end of an operation is slept through");
+    pending.assert_seen(await_end(&mut backend, B));
+    submit(&mut backend, B, pending.op);
+    tell_changes(&mut backend);
+    backend.cancel(B).expect("an operation in flight");
+    if backend.has_changes() {
+        wait_once(&mut backend, NOW);
+    } else {
+        assert!(readable(own, SOON), "the end of a cancelled operation is slept through");
+    }
+    Ok(())
+}
+
+/// Waits without sleeping until the kernel knows of all changes, which is soon.
+#[track_caller]
+fn tell_changes(backend: &mut impl Backend) {
+    let mut waits = 0;
+    while backend.has_changes() {
+        assert_eq!(wait_once(backend, NOW), [], "nothing has happened");
+        waits += 1;
+        assert!(waits < 5, "there are changes for ever");
+    }
 }
 
 /// After `after_fork` a child has all that its parent had: sources that were watched,

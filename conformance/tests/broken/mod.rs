@@ -124,6 +124,8 @@ pub(crate) enum Defect {
     TimeGoesBack,
     /// `after_fork` says yes and does nothing.
     ForksAreIgnored,
+    /// There are never any changes that the kernel does not know of.
+    ChangesAreDenied,
 }
 
 use Defect::*;
@@ -502,6 +504,10 @@ impl<B: Backend> Backend for Broken<B> {
 
     fn raw_fd(&self) -> Option<RawSource> {
         self.within.raw_fd()
+    }
+
+    fn has_changes(&self) -> bool {
+        !self.has(ChangesAreDenied) && self.within.has_changes()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
