@@ -462,9 +462,14 @@ impl<B: Backend> Loop<B> {
 
     /// Makes the loop work in a child of `fork`: handles go on there as in the parent.
     ///
-    /// Sends and signals from before the fork are the parent's. So are the pool's threads:
-    /// work that they have not done by then counts as cancelled here. And so are its children:
-    /// how they end is not known here, and their handles are told that.
+    /// Sends and signals from before the fork are the parent's. So are the pool's threads and
+    /// what the backend performs for it: work and operations on files that were not done by
+    /// then count as cancelled here. And so are its children: how they end is not known here,
+    /// and their handles are told that.
+    ///
+    /// What waits for a socket goes on in both: connects, reads, accepts, receives, and writes
+    /// and sends of which the parent knows of no end. Who is first has what comes, and what
+    /// both write arrives twice: so one of the two should close the handle before it runs.
     ///
     /// # Errors
     ///

@@ -89,11 +89,6 @@ impl Flight {
             let _ = backend.cancel(self.token);
         }
     }
-
-    /// True if an operation that sends has failed, and was not only asked to end.
-    pub(crate) fn has_failed(self, code: i32) -> bool {
-        if code == sys::ABORTED { !self.cancelled } else { !sys::is_passing(code) }
-    }
 }
 
 /// What an operation says.

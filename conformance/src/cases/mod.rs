@@ -368,6 +368,10 @@ macro_rules! __list_of_cases {
                 what_came_before_a_fork_is_the_parents
                 work_in_flight_is_cancelled_in_a_child
                 a_connect_goes_on_in_a_child
+                reads_go_on_in_a_child
+                listeners_and_receivers_go_on_in_a_child
+                writes_go_on_in_a_child
+                files_in_flight_are_cancelled_in_a_child
                 a_parent_survives_careless_children;
             26 streams:
                 reads_lend_what_arrives

@@ -488,6 +488,20 @@ impl Job {
         cancelled
     }
 
+    /// For the loop, in a forked child: no thread and no backend will do it, and it cannot be
+    /// cancelled any more. False if the backend has taken it, which tells of its end.
+    pub(crate) fn forsake(&self) -> bool {
+        let state = &self.block().state;
+        match state.load(Ordering::Relaxed) {
+            SUBMITTED => return false,
+            LENT => state.store(CANCELLED, Ordering::Relaxed),
+            // What it captured may be in the middle of something: it stays where it is.
+            QUEUED => state.store(RUNNING, Ordering::Relaxed),
+            _ => {}
+        }
+        true
+    }
+
     /// For a loop whose backend is gone: as [`cancel`](Job::cancel), for what it had taken.
     pub(crate) fn abandon(&self) -> bool {
         let block = self.block();

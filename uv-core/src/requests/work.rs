@@ -234,13 +234,17 @@ impl<B: Backend> Loop<B> {
 }
 
 impl<B: Backend> Works<B> {
-    /// In a forked child no thread runs what was queued: it counts as cancelled. What the
+    /// In a forked child no thread runs what was queued: it counts as cancelled, and so does
+    /// what the backend was to be given next, as the parent's backend performs that. What the
     /// threads were at, they are at for ever, so nothing of theirs is touched.
     pub(crate) fn forget_threads(&mut self) {
         self.home.take(&mut self.ended);
+        self.lent.clear();
         let known: HashSet<Job> = self.ended.iter().chain(&self.settled).copied().collect();
         let requests = self.requests.iter().map(|(_, request)| request.job);
-        self.settled.extend(requests.filter(|job| !known.contains(job)));
+        // The backend has cancelled what it had: its events tell of that.
+        let left = requests.filter(|job| !known.contains(job) && job.forsake());
+        self.settled.extend(left);
     }
 }
 

@@ -9,7 +9,7 @@ use poll_core::{Backend, Op, RawBuf, RawSource, Token};
 
 use super::write::send;
 use super::{Flags, Streams, open};
-use crate::operations::{Asker, Done, Flight, Performs};
+use crate::operations::{Asker, Done, Performs};
 use crate::{Loop, error, sys};
 
 /// How much memory is kept for batches to come.
@@ -107,9 +107,9 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The operation that sends a batch is over.
-    pub(super) fn batch_done(&mut self, key: Token, flight: Flight, done: Done) {
+    pub(super) fn batch_done(&mut self, key: Token, done: Done) {
         let whole = self.batch_moved(key, done.result.unwrap_or(0));
-        let error = done.result.err().filter(|code| flight.has_failed(*code));
+        let error = done.result.err().filter(|code| !sys::is_passing(*code));
         if whole || error.is_some() {
             self.end_batch(key);
         }

@@ -157,11 +157,11 @@ impl<B: Backend> Loop<B> {
             return self.connect_done(key, flight, done);
         }
         if slot.batch.is_some() {
-            return self.batch_done(key, flight, done);
+            return self.batch_done(key, done);
         }
         self.take_back_writes(key, done.result.unwrap_or(0));
         if let Err(code) = done.result
-            && flight.has_failed(code)
+            && !sys::is_passing(code)
         {
             self.fail_writes(key, || io::Error::from_raw_os_error(code));
         }

@@ -1,22 +1,26 @@
 //! Loops in forked children.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use poll_core::Backend;
 use uv_core::{
-    Async, AsyncSender, Handle, Lane, Loop, Poll, PollEvents, Pool, RunMode, Signal, Tcp, Timer,
-    WorkError,
+    Async, AsyncSender, Handle, Lane, Loop, Poll, PollEvents, Pool, RunMode, Signal, Stream, Tcp,
+    Timer, WorkError, fs,
 };
 
 use crate::support::child::Child;
+use crate::support::datagrams;
 use crate::support::dispositions::{Changed, Disposition, raise};
+use crate::support::files::file_of;
 use crate::support::gate::Gate;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::observe::SOON;
 use crate::support::sources::{drain, listener, send, tcp_pair};
-use crate::support::trace::Trace;
+use crate::support::streams::{bound, connected, fill_up, outcome, run_until};
+use crate::support::trace::{Log, Trace};
 use crate::{Lab, Skip, Verdict};
 
 /// Makes the loop work in a forked child, or says why it cannot.
@@ -237,6 +241,170 @@ pub fn a_parent_survives_careless_children<T: Backend>(lab: &Lab<T>) -> Verdict 
         });
         child.join(3 * SOON)?;
         busy.use_all();
+    }
+    Ok(())
+}
+
+/// Runs `body` on the loop in a forked child, and `meanwhile` on that of the parent, which must
+/// let go of what both have: who is first to read has what comes.
+fn in_both<T: Backend, R>(
+    lp: &mut Loop<T>,
+    body: impl FnOnce(&mut Loop<T>),
+    meanwhile: impl FnOnce(&mut Loop<T>) -> R,
+) -> Result<R, Skip> {
+    let child = Child::fork(|| {
+        after_fork(lp)?;
+        body(lp);
+        Ok(())
+    });
+    let result = meanwhile(lp);
+    child.join(3 * SOON)?;
+    Ok(result)
+}
+
+/// A stream that is read before a fork is read in the child, in either way, whether the kernel
+/// had heard of it or not. So it is again in a child of that.
+pub fn reads_go_on_in_a_child<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for (pulled, begun) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut lp, log) = (new_loop(lab)?, Log::default());
+        let (tcp, far) = connected(&mut lp);
+        let came = log.clone();
+        if pulled {
+            let told =
+                move |_: &mut Loop<T>, _, result: std::io::Result<usize>, memory: Vec<u8>| {
+                    came.extend(result.map(|count| memory[..count].to_vec()));
+                };
+            tcp.read(&mut lp, vec![0; 16], told).expect("a read");
+        } else {
+            let reading = tcp.read_start(&mut lp, move |_, _, bytes| {
+                came.push(bytes.expect("what was sent").to_vec());
+            });
+            reading.expect("a connection is read");
+        }
+        if begun {
+            run(&mut lp, RunMode::NoWait);
+        }
+        let in_the_child = |lp: &mut Loop<T>| {
+            run_until(lp, "what was sent", |_| log.len() > 0);
+            assert_eq!(log.take(), [b"for the child"], "in the child");
+        };
+        in_both(&mut lp, in_the_child, |lp| {
+            tcp.close(lp).expect("an open handle");
+            run_to_the_end(lp);
+            send(&far, b"for the child");
+        })?;
+        assert_eq!(log.len(), 0, "the parent does not read any more");
+    }
+    Ok(())
+}
+
+/// A listener accepts in a child of a fork, and a UDP socket receives there.
+pub fn listeners_and_receivers_go_on_in_a_child<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (mut lp, log) = (new_loop(lab)?, Log::default());
+    let (server, address) = bound(&mut lp);
+    let accepted = log.clone();
+    let listening = server.listen(&mut lp, 16, move |lp, server, result| {
+        result.expect("a connection");
+        let peer = server.accept(lp).expect("the connection");
+        peer.close(lp).expect("an open handle");
+        accepted.push(0);
+    });
+    listening.expect("a bound handle listens");
+    let (udp, at) = datagrams::bound(&mut lp);
+    datagrams::receive_numbers(&mut lp, udp, &log, usize::MAX);
+    run(&mut lp, RunMode::NoWait);
+    let in_the_child = |lp: &mut Loop<T>| {
+        run_until(lp, "a connection and a datagram", |_| log.len() > 1);
+        let mut seen = log.take();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 7], "in the child");
+    };
+    let client = in_both(&mut lp, in_the_child, |lp| {
+        server.close(lp).expect("an open handle");
+        udp.close(lp).expect("an open handle");
+        run_to_the_end(lp);
+        datagrams::send_numbers(at, 7..8);
+        TcpStream::connect(address).expect("a connection")
+    })?;
+    drop(client);
+    assert_eq!(log.len(), 0, "the parent is told nothing");
+    Ok(())
+}
+
+/// A write that waits for room at the time of a fork is finished in the child, and all that was
+/// written arrives once, if the parent gives it up. So does what was written in a batch, where
+/// that can wait.
+pub fn writes_go_on_in_a_child<T: Backend>(lab: &Lab<T>) -> Verdict {
+    for batched in [false, true] {
+        let (mut lp, ends) = (new_loop(lab)?, Log::default());
+        let (tcp, mut far) = connected(&mut lp);
+        let (filled, rest) = (fill_up(&mut lp, tcp), Log::default());
+        let (ended, wrote) = (ends.clone(), rest.clone());
+        lp.defer(move |lp| {
+            if batched && tcp.write_batched(lp, b"in a batch, ").is_ok() {
+                wrote.push("in a batch, ");
+            }
+            tcp.write(lp, "the rest", ended.written("write")).expect("a write that waits");
+            wrote.push("the rest");
+        });
+        run(&mut lp, RunMode::NoWait);
+        run(&mut lp, RunMode::NoWait);
+        let in_the_child = |lp: &mut Loop<T>| {
+            run_until(lp, "the end of the write", |_| ends.len() > 0);
+            assert_eq!(ends.take(), [("write", "done")], "in the child");
+        };
+        let came = in_both(&mut lp, in_the_child, |lp| {
+            tcp.close(lp).expect("an open handle");
+            run_to_the_end(lp);
+            let mut came = Vec::new();
+            far.read_to_end(&mut came).expect("what was written");
+            came
+        })?;
+        assert_eq!(String::from_utf8_lossy(&came[filled..]), rest.take().concat(), "what waited");
+        assert_eq!(ends.take(), [("write", "cancelled")], "in the parent, which closed");
+    }
+    Ok(())
+}
+
+/// An operation on a file that was not done by the time of a fork is cancelled in the child, once,
+/// whether the kernel had heard of it or not; what its callback starts there is not. In the
+/// parent it goes on.
+pub fn files_in_flight_are_cancelled_in_a_child<T: Backend>(lab: &Lab<T>) -> Verdict {
+    fn follow<T: Backend>(lp: &mut Loop<T>, left: u32, ends: &Log<&'static str>) {
+        let ends = ends.clone();
+        let stat = fs::stat(".").start(lp, move |lp, stat| {
+            ends.push(outcome(&stat));
+            if left > 1 {
+                follow(lp, left - 1, &ends);
+            }
+        });
+        stat.expect("it starts");
+    }
+    for begun in [false, true] {
+        let (mut lp, ends) = (new_loop(lab)?, Log::default());
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let file = file_of(reader);
+        let told = ends.clone();
+        let read = fs::read(&file, vec![0; 4]).start(&mut lp, move |lp, (result, _)| {
+            told.push(outcome(&result));
+            follow(lp, 3, &told);
+        });
+        let read = read.expect("it starts");
+        if begun {
+            run(&mut lp, RunMode::NoWait);
+        }
+        assert_eq!(ends.len(), 0, "there is nothing to read");
+        let in_the_child = |lp: &mut Loop<T>| {
+            // It is over, so that it cannot be cancelled any more.
+            let _ = read.cancel(lp);
+            run_to_the_end(lp);
+            assert_eq!(ends.take(), ["cancelled", "done", "done", "done"], "in the child");
+        };
+        in_both(&mut lp, in_the_child, |lp| {
+            send(&mut writer, b"text");
+            run_to_the_end(lp);
+        })?;
+        assert_eq!(ends.take(), ["done"; 4], "in the parent");
     }
     Ok(())
 }

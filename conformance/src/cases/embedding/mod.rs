@@ -144,5 +144,9 @@ unix_alone! {
     what_came_before_a_fork_is_the_parents: "Windows has no fork";
     work_in_flight_is_cancelled_in_a_child: "Windows has no fork";
     a_connect_goes_on_in_a_child: "Windows has no fork";
+    reads_go_on_in_a_child: "Windows has no fork";
+    listeners_and_receivers_go_on_in_a_child: "Windows has no fork";
+    writes_go_on_in_a_child: "Windows has no fork";
+    files_in_flight_are_cancelled_in_a_child: "Windows has no fork";
     a_parent_survives_careless_children: "Windows has no fork";
 }

@@ -98,11 +98,12 @@ impl<B: Backend> Loop<B> {
         let Some(flight) = slot.sends.flight.take() else { return };
         match done.result {
             Ok(_) => slot.sends.end_sent(1),
-            Err(code) if code == sys::ABORTED => slot.sends.end_first(Err(error::cancelled())),
-            Err(code) if flight.has_failed(code) => {
+            Err(sys::ABORTED) if flight.cancelled => slot.sends.end_first(Err(error::cancelled())),
+            Err(code) if !sys::is_passing(code) => {
                 slot.sends.end_first(Err(io::Error::from_raw_os_error(code)));
             }
-            Err(_) => {} // It goes again.
+            // It goes again. If nobody has asked it to end, this is a forked child.
+            Err(_) => {}
         }
         if slot.base.is_closing() {
             slot.sends.cancel();
