@@ -532,7 +532,8 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Waits and handles what the wait reports. Waits again, for the time left, if it was
-    /// interrupted before anything happened.
+    /// interrupted before anything happened, or if what happened was nobody's business: an
+    /// operation that was cancelled, say.
     #[inline]
     fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let blocks = timeout != Some(Duration::ZERO);
@@ -548,7 +549,7 @@ impl<B: Backend> Loop<B> {
             self.update_time();
             let dispatched = self.dispatch();
             self.meters.count_events(dispatched, !blocks);
-            if dispatched > 0 || !blocks || !self.pending.is_empty() {
+            if dispatched > 0 || !blocks || self.has_left() || !self.has_active() {
                 return Ok(());
             }
             left = timeout.map(|timeout| self.time_left(timeout, begun_ns));
@@ -610,9 +611,10 @@ impl<B: Backend> Loop<B> {
         result
     }
 
-    /// Handles what the last wait reported; returns how much that was.
+    /// Handles what the last wait reported; returns how much of that was told.
     fn dispatch(&mut self) -> usize {
         self.dispatching = true;
+        self.operations.told_nobody = 0;
         let mut dispatched = self.operations.events.len() - self.operations.handled;
         while let Some(event) = self.operations.events.get(self.operations.handled) {
             self.operations.handled += 1;
@@ -630,6 +632,7 @@ impl<B: Backend> Loop<B> {
                 }
             }
         }
+        dispatched -= self.operations.told_nobody;
         if self.notifier.has_any() {
             dispatched += self.take_notes();
         }

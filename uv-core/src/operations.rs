@@ -121,6 +121,8 @@ pub(crate) struct Operations<B: Backend> {
     /// What the last wait reported, and how much of it has been handled.
     pub(crate) events: Vec<Event>,
     pub(crate) handled: usize,
+    /// How many of them, since the loop began to handle them, have told nobody anything.
+    pub(crate) told_nobody: usize,
     /// Handles that are closed when their last operation has ended.
     lingering: Arena<Closing<B>>,
 }
@@ -134,6 +136,7 @@ impl<B: Backend> Operations<B> {
             spare: Vec::new(),
             events: Vec::new(),
             handled: 0,
+            told_nobody: 0,
             lingering: Arena::default(),
         }
     }
@@ -244,6 +247,7 @@ impl<B: Backend> Loop<B> {
             if done.more {
                 // One that is noted already stays so.
                 let _ = self.operations.held.insert(token, done.result);
+                self.operations.told_nobody += 1;
                 return;
             }
             if !self.operations.held.is_empty() {

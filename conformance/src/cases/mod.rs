@@ -170,6 +170,8 @@ macro_rules! __list_of_cases {
                 returns_true_only_after_a_stop
                 once_blocks_until_something_happens
                 once_waits_for_the_next_timer
+                once_waits_for_something_to_tell
+                a_quiet_end_ends_the_wait
                 once_does_not_block_after_deferred_callbacks
                 once_does_not_block_after_an_idle_callback
                 nowait_does_not_block

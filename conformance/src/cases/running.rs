@@ -1,5 +1,7 @@
 //! Point 13: what an iteration does, when it blocks, and when the loop ends.
 
+mod quiet;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -18,6 +20,8 @@ use crate::support::signals::Thread;
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::support::trace::{Count, Trace};
 use crate::{Lab, Verdict};
+
+pub use quiet::*;
 
 const MODES: [RunMode; 3] = [RunMode::Default, RunMode::Once, RunMode::NoWait];
 

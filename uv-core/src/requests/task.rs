@@ -100,9 +100,11 @@ impl<B: Backend> Loop<B> {
         let retried = result.err().is_some_and(sys::fs::is_interrupted);
         if result.err().is_some_and(sys::fs::is_unsupported) {
             // The kernel has the operation, but not for this kind of file.
+            self.operations.told_nobody += 1;
             return self.hand_to_pool(None, job);
         }
         if retried || !job.step(result) {
+            self.operations.told_nobody += 1;
             return match job.op() {
                 Some(op) => self.works.lent.push((request, op)),
                 None => self.hand_to_pool(None, job),

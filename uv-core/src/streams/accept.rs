@@ -226,10 +226,12 @@ impl<B: Backend> Loop<B> {
         };
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
         if slot.base.is_closing() {
+            self.operations.told_nobody += 1;
             return;
         }
         match accepted {
             Some(Ok(socket)) => {
+                self.operations.told_nobody += usize::from(!slot.wants_peers());
                 if let Some(listener) = &mut slot.listener {
                     listener.queue.push_back(socket.into());
                 }
@@ -240,9 +242,10 @@ impl<B: Backend> Loop<B> {
                     self.reserve.turn_away(socket);
                     listener.exhausted = true;
                 }
+                self.operations.told_nobody += 1;
             }
             Some(Err(error)) if !sys::is_ones_own(&error) => self.listener_failed(key, error),
-            _ => {}
+            _ => self.operations.told_nobody += 1,
         }
     }
 

@@ -58,12 +58,13 @@ impl Arrivals {
 impl<B: Backend> Loop<B> {
     /// The operation that receives whatever comes has received something, or is over.
     pub(super) fn receive_done(&mut self, key: Token, done: Done) {
-        let count = done.result.unwrap_or(0);
+        let (count, mut unread) = (done.result.unwrap_or(0), false);
         let piece = done.lent.and_then(|lent| self.provided.piece(lent, count));
         let arrival = match (done.result, piece) {
             (Ok(count @ 1..), Some(piece)) => {
                 if let Some(slot) = self.streams.slots.get_mut(key) {
                     slot.pace.came(count);
+                    unread = !slot.flags.contains(Flags::READING) && slot.reads.is_empty();
                 }
                 Arrival::Lent(piece)
             }
@@ -74,12 +75,16 @@ impl<B: Backend> Loop<B> {
             // All memory is lent at the moment.
             (Err(sys::NO_BUFFER), _) => return self.receive_at_once(key),
             // Cancelled: it is started again if it is wanted.
-            (Err(code), _) if sys::is_passing(code) => return,
+            (Err(code), _) if sys::is_passing(code) => {
+                self.operations.told_nobody += 1;
+                return;
+            }
             (Err(code), _) => Arrival::Failed(code),
         };
         self.streams.arriving = Some((key, arrival));
         self.tell_arrivals(key);
         if let Some((key, arrival)) = self.streams.arriving.take() {
+            self.operations.told_nobody += usize::from(unread);
             self.keep_arrival(key, arrival);
         }
     }

@@ -118,15 +118,17 @@ impl<B: Backend> Loop<B> {
         }
         let Some(slot) = self.streams.slots.get(key) else { return };
         if slot.base.is_closing() {
+            self.operations.told_nobody += 1;
             self.end_batch(key);
             return self.flight_ended(key);
         }
-        // Mostly that was all.
         let more = slot.batch.is_some() || !slot.writes.is_empty() || !slot.done.is_empty();
         if more || slot.flags.contains(Flags::SHUTTING) {
             self.tell_done(key);
             self.drain_stream(key);
             self.rearm_stream(key);
+        } else {
+            self.operations.told_nobody += 1; // Mostly that was all.
         }
     }
 

@@ -402,11 +402,15 @@ impl<B: Backend> Loop<B> {
         let Some(slot) = self.streams.slots.get(key) else { return };
         let result = match done.result {
             Err(sys::ABORTED) if flight.cancelled => Err(error::cancelled()),
-            Err(code) if sys::is_passing(code) => return, // It is started again.
+            Err(code) if sys::is_passing(code) => {
+                self.operations.told_nobody += 1;
+                return; // It is started again.
+            }
             Err(code) => Err(io::Error::from_raw_os_error(code)),
             Ok(count) => Ok(count),
         };
         if slot.base.is_closing() {
+            self.operations.told_nobody += 1;
             return;
         }
         if let Some(transfer) = self.take_read(key) {

@@ -116,7 +116,7 @@ impl<B: Backend> Loop<B> {
             (None, Err(code)) if !sys::is_passing(code) => {
                 self.receiving_failed(udp, io::Error::from_raw_os_error(code));
             }
-            (None, _) => {}
+            (None, _) => self.operations.told_nobody += 1,
         }
         if !done.more {
             self.udp_flight_ended(udp);
@@ -128,7 +128,9 @@ impl<B: Backend> Loop<B> {
     /// Tells of a datagram, or keeps it if nobody wants it now.
     #[inline]
     fn datagram_came(&mut self, udp: Udp, piece: Piece) {
-        if self.udps.get(udp.0).is_some_and(|slot| !slot.held.is_empty()) {
+        let Some(slot) = self.udps.get(udp.0) else { return self.recycle(piece) };
+        let unwanted = !slot.receiving;
+        if !slot.held.is_empty() {
             self.tell_held(udp);
         }
         self.lend(piece, |lp, bytes| {
@@ -137,6 +139,7 @@ impl<B: Backend> Loop<B> {
             if slot.receiving && slot.held.is_empty() {
                 lp.tell_received(udp, Ok(Datagram::new(incoming)));
             } else if !slot.base.is_closing() {
+                lp.operations.told_nobody += usize::from(unwanted);
                 slot.held.push_back(Held::new(incoming));
                 if let Some(flight) = &mut slot.input {
                     flight.cancel(&mut lp.backend);

@@ -106,6 +106,7 @@ impl<B: Backend> Loop<B> {
             Err(_) => {}
         }
         if slot.base.is_closing() {
+            self.operations.told_nobody += 1;
             slot.sends.cancel();
             return self.udp_flight_ended(udp);
         }
