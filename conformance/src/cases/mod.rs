@@ -317,6 +317,7 @@ macro_rules! __list_of_cases {
                 one_shots_alone_let_the_second_through
                 are_told_last_of_a_batch
                 handlers_leave_system_calls_alone
+                those_of_profilers_wait_for_the_poll
                 impossible_numbers_are_refused
                 keep_the_loop_unless_unreferenced;
             22 work:

@@ -11,8 +11,10 @@ use uv_core::{Handle, RunMode, Signal, signum};
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::{Lab, Verdict};
 
+mod profiling;
 #[cfg(unix)]
 mod raised;
+pub use profiling::*;
 #[cfg(unix)]
 pub use raised::*;
 
