@@ -5,11 +5,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use poll_core::Backend;
-use uv_core::{Async, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, RunMode, Timer};
+use uv_core::{
+    Async, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, RunMode, Stream, Tcp, Timer, Udp,
+};
 
+use crate::support::datagrams;
 use crate::support::loops::{AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, timer_in};
 use crate::support::sources::{arrived, send, tcp_pair, udp_pair};
-use crate::support::trace::{Count, Trace};
+use crate::support::streams::{bound, connected, fill_up, outcome};
+use crate::support::trace::{Count, Log, Trace};
 use crate::{Lab, Verdict};
 
 /// Close callbacks of one iteration run in the reverse of the order of closing.
@@ -248,5 +252,63 @@ pub fn starting_a_closing_handle_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdic
     run_to_the_end(&mut lp);
     assert_eq!(closed.get(), 1, "the close callback");
     assert_eq!(timer.stop(&mut lp).expect_err("it is gone").kind(), ErrorKind::NotFound);
+    Ok(())
+}
+
+/// A stream or a socket is told of its end once, after all that it was asked for, whatever it has
+/// in flight; handles that have nothing in flight are told in the reverse of the order of
+/// closing.
+pub fn operations_in_flight_end_before_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+    fn close<T: Backend>(lp: &mut Loop<T>, handle: impl Handle, name: &'static str, log: &Told) {
+        let log = log.clone();
+        handle.close_with(lp, move |_, _| log.push((name, "closed"))).unwrap();
+    }
+    type Told = Log<(&'static str, &'static str)>;
+    let (mut lp, log) = (new_loop(lab)?, Told::default());
+    let (reader, _far) = connected(&mut lp);
+    reader.read_start(&mut lp, |_, _, _| panic!("a closed stream is read")).unwrap();
+    let (writer, _peer) = connected(&mut lp);
+    fill_up(&mut lp, writer);
+    writer.write(&mut lp, "waits", log.written("writer")).unwrap();
+    let told = log.clone();
+    let pulled = move |_: &mut Loop<T>, _, result, _| told.push(("writer", outcome(&result)));
+    writer.read(&mut lp, vec![0; 16], pulled).unwrap();
+    let (server, _) = bound(&mut lp);
+    server.listen(&mut lp, 16, |_, _, _| panic!("a closed listener accepts")).unwrap();
+    let told = log.clone();
+    let accepts = move |_: &mut Loop<T>, _, result| told.push(("server", outcome(&result)));
+    server.accept_with(&mut lp, accepts).unwrap();
+    let (udp, _) = datagrams::bound(&mut lp);
+    udp.recv_start(&mut lp, |_, _, _| panic!("a closed socket receives")).unwrap();
+    run(&mut lp, RunMode::NoWait); // The kernel has all of it.
+
+    let (timer, tcp) = (keep_alive(&mut lp), Tcp::new(&mut lp));
+    close(&mut lp, timer, "timer", &log);
+    close(&mut lp, reader, "reader", &log);
+    close(&mut lp, tcp, "unused stream", &log);
+    close(&mut lp, writer, "writer", &log);
+    let unused = Udp::new(&mut lp);
+    close(&mut lp, unused, "unused socket", &log);
+    close(&mut lp, server, "server", &log);
+    close(&mut lp, udp, "socket", &log);
+    let idle = Idle::new(&mut lp);
+    close(&mut lp, idle, "idle", &log);
+    assert_eq!(log.len(), 0, "nothing is told inline");
+    run_to_the_end(&mut lp);
+
+    let told = log.take();
+    let of = |name| -> Vec<_> {
+        told.iter().filter(|(of, _)| *of == name).map(|(_, what)| *what).collect()
+    };
+    for name in ["reader", "socket"] {
+        assert_eq!(of(name), ["closed"], "{name}");
+    }
+    assert_eq!(of("writer"), ["cancelled", "cancelled", "closed"], "both requests first");
+    assert_eq!(of("server"), ["cancelled", "closed"], "the request first");
+    let idle_ones = ["timer", "unused stream", "unused socket", "idle"];
+    let order: Vec<_> =
+        told.iter().map(|(name, _)| *name).filter(|name| idle_ones.contains(name)).collect();
+    assert_eq!(order, ["idle", "unused socket", "unused stream", "timer"], "the last first");
+    assert!(lp.close().is_ok(), "nothing is left");
     Ok(())
 }

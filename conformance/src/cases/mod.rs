@@ -229,7 +229,8 @@ macro_rules! __list_of_cases {
                 keeps_the_loop_alive
                 works_in_the_handles_own_callback
                 needs_no_callback
-                starting_a_closing_handle_is_an_error;
+                starting_a_closing_handle_is_an_error
+                operations_in_flight_end_before_it;
             17 timers:
                 are_never_early
                 are_not_absurdly_late
@@ -663,6 +664,7 @@ macro_rules! __list_of_cases {
                 no_descriptor_is_left_behind
                 children_of_others_are_left_alone
                 a_stolen_end_is_an_error
+                a_child_is_a_handle_like_others
                 the_signal_is_shared
                 a_forked_loop_has_no_children;
             34 watching:

@@ -9,6 +9,7 @@ pub(crate) mod disks;
 pub(crate) mod dispositions;
 pub(crate) mod files;
 pub(crate) mod gate;
+pub(crate) mod kinds;
 pub(crate) mod limits;
 pub(crate) mod loops;
 pub(crate) mod observe;

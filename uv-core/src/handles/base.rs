@@ -345,7 +345,8 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     /// As [`close`](Handle::close); then calls `callback`, never before this returns.
     ///
     /// Close callbacks of one iteration run in reverse order of closing; a handle that
-    /// is closed by one of them is told of in the next iteration.
+    /// is closed by one of them is told of in the next iteration. A stream or a UDP socket
+    /// that has operations in flight is told of when the last of them has ended.
     ///
     /// # Errors
     ///

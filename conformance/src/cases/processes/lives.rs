@@ -4,8 +4,8 @@ use poll_core::Backend;
 use uv_core::{Handle, RunMode};
 
 #[cfg(unix)]
-use crate::support::children::{code, run_child};
-use crate::support::children::{each_way, no_children, runs, spawn};
+use crate::support::children::run_child;
+use crate::support::children::{code, each_way, no_children, runs, spawn};
 use crate::support::limits::settled_descriptors;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::program::child;
@@ -164,6 +164,45 @@ pub fn the_signal_is_shared<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(Disposition::of(libc::SIGCHLD), before, "nobody needs it any more");
     assert_eq!(run_child(&mut lp, &child(&["exit", "9"]).without_pidfd()), code(9));
     assert_eq!(Disposition::of(libc::SIGCHLD), before, "nobody needs it any more");
+    Ok(())
+}
+
+/// A process is a handle like others: it has a name, a place in walks and lists, and references;
+/// it is active from its start to its end, and its key is stale when it is closed.
+pub fn a_child_is_a_handle_like_others<T: Backend>(lab: &Lab<T>) -> Verdict {
+    use std::io::ErrorKind;
+    use uv_core::{AnyHandle, Process};
+
+    let (mut lp, ends) = (new_loop(lab)?, Log::default());
+    let logs = ends.clone();
+    let process = Process::spawn(&mut lp, &child(&["exit", "3"]), move |_, _, exit| {
+        logs.push(exit.expect("our child"));
+    });
+    let process = process.expect("a child");
+    let any = AnyHandle::from(process);
+    assert_eq!((any.kind(), lp.walk()), ("process", vec![any]));
+    assert!(process.is_active(&lp) && process.has_ref(&lp) && !process.is_closing(&lp));
+    assert_eq!(lp.list_active_handles().to_string(), format!("[RA-] {any}\n"));
+    process.unreference(&mut lp).expect("an open handle");
+    assert!(!lp.alive(), "nobody waits for it");
+    assert_eq!(lp.list_handles().to_string(), format!("[-A-] {any}\n"));
+    process.reference(&mut lp).expect("an open handle");
+    run_to_the_end(&mut lp);
+    assert_eq!(ends.take(), [code(3)]);
+    assert_eq!(lp.list_handles().to_string(), format!("[R--] {any}\n"), "it has ended");
+    assert_eq!(lp.list_active_handles().to_string(), "");
+    process.close(&mut lp).expect("an open handle");
+    assert_eq!(lp.list_handles().to_string(), format!("[R-C] {any}\n"));
+    run_to_the_end(&mut lp);
+    let stale = |result: std::io::Result<()>| {
+        assert_eq!(result.expect_err("it is gone").kind(), ErrorKind::NotFound);
+    };
+    stale(process.close(&mut lp));
+    stale(process.reference(&mut lp));
+    stale(process.kill(&mut lp, 0));
+    stale(process.pid(&lp).map(drop));
+    assert!(lp.walk().is_empty() && process.is_closing(&lp) && !process.has_ref(&lp));
+    no_children("it was waited for");
     Ok(())
 }
 
