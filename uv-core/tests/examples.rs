@@ -14,6 +14,9 @@ mod first;
 #[path = "../examples/proxy.rs"]
 #[allow(dead_code)]
 mod proxy;
+#[path = "../examples/simulated_time.rs"]
+#[allow(dead_code)]
+mod simulated_time;
 #[path = "../examples/udp_responder.rs"]
 #[allow(dead_code)]
 mod udp_responder;
@@ -30,6 +33,11 @@ fn a_first_program() {
 #[test]
 fn a_backend_of_ones_own() {
     custom_backend::main().unwrap();
+}
+
+#[test]
+fn a_day_in_an_instant() {
+    simulated_time::main().unwrap();
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! The loop on a backend without a kernel: every unsafe line of the loop's own, for Miri,
 //! and exact times.
 
-#[path = "../examples/custom_backend.rs"]
+#[path = "../examples/simulated_time.rs"]
 #[allow(dead_code)]
-mod custom_backend;
+mod simulated_time;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use custom_backend::Jumping;
+use simulated_time::Jumping;
 use uv_core::{
     Async, Channel, Check, Handle, Idle, Lane, Loop, Pool, Prepare, RunMode, Timer, WorkError,
 };
