@@ -44,6 +44,18 @@ macro_rules! auto {
         }
 
         /// Wakes an [`Auto`].
+        ///
+        /// ```
+        /// use uv_core::backends::{Auto, AutoWaker};
+        /// use uv_core::poll_core::{Backend, Wake};
+        ///
+        /// let mut backend = Auto::new()?;
+        /// let waker: AutoWaker = backend.waker();
+        /// let thread = std::thread::spawn(move || waker.wake());
+        /// backend.wait(None, &mut Vec::new())?; // Until it is woken.
+        /// thread.join().unwrap()?;
+        /// # std::io::Result::Ok(())
+        /// ```
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub enum AutoWaker {
@@ -59,6 +71,18 @@ macro_rules! auto {
             pub const NAMES: &'static [&'static str] = &[$( $(#[$cfg])* $name, )*];
 
             /// The backend called `name`.
+            ///
+            /// ```
+            /// use uv_core::backends::Auto;
+            ///
+            /// for name in Auto::NAMES {
+            ///     match Auto::named(name) {
+            ///         Ok(backend) => assert_eq!(backend.name(), *name),
+            ///         Err(error) => println!("{name} does not work here: {error}"),
+            ///     }
+            /// }
+            /// assert!(Auto::named("crystal ball").is_err());
+            /// ```
             ///
             /// # Errors
             ///

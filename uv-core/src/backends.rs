@@ -17,6 +17,14 @@
 //! uv-core = { version = "0.1", default-features = false, features = ["poll"] }
 //! ```
 //!
+//! ```
+//! use uv_core::{Loop, backends::DefaultBackend};
+//!
+//! // What `Loop::with_default_backend` does.
+//! let lp: Loop<DefaultBackend> = Loop::new(DefaultBackend::new()?);
+//! # std::io::Result::Ok(())
+//! ```
+//!
 //! Without any feature there is no default, and [`Loop::new`](crate::Loop::new) takes a
 //! backend of your own. [`Auto`] chooses when the program runs.
 

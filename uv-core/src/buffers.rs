@@ -11,6 +11,36 @@ use std::sync::Arc;
 /// `&'static str` are one piece each; a `Vec`, an array or a boxed slice of them is sent
 /// as if its pieces were one, by a single system call where the kernel takes that many.
 ///
+/// One of one's own:
+///
+/// ```
+/// use std::sync::Arc;
+/// use uv_core::{Handle, IoBuf, Loop, RunMode, Stream, Tcp};
+///
+/// /// A part of what many connections send.
+/// struct Part(Arc<[u8]>, std::ops::Range<usize>);
+///
+/// // SAFETY: what an `Arc` points to neither moves nor changes.
+/// unsafe impl IoBuf for Part {
+///     const ONE_PIECE: bool = true;
+///
+///     fn piece(&self, index: usize) -> &[u8] {
+///         if index == 0 { &self.0[self.1.clone()] } else { &[] }
+///     }
+/// }
+///
+/// let page: Arc<[u8]> = b"hello, world".as_slice().into();
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// one.write(&mut lp, Part(page.clone(), 7..12), |lp, one, _, _| one.close(lp).unwrap())?;
+/// other.read(&mut lp, vec![0; 16], |lp, other, count, bytes| {
+///     assert_eq!(&bytes[..count.unwrap()], b"world");
+///     other.close(lp).unwrap();
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+///
 /// # Safety
 ///
 /// The count of the pieces and each piece's address, length and bytes stay the same until
@@ -35,6 +65,37 @@ pub unsafe trait IoBuf: 'static {
 ///
 /// A read of a file fills the pieces of such a list one after the other; one of a stream
 /// fills the first that has room.
+///
+/// One of one's own:
+///
+/// ```
+/// use uv_core::{Handle, IoBufMut, Loop, RunMode, Stream, Tcp};
+///
+/// /// A page of memory that knows how much of it is filled.
+/// struct Page {
+///     memory: Box<[u8; 4096]>,
+///     filled: usize,
+/// }
+///
+/// // SAFETY: what a box points to does not move, and here the rest of it is what is filled next.
+/// unsafe impl IoBufMut for Page {
+///     fn memory(&mut self) -> &mut [u8] {
+///         &mut self.memory[self.filled..]
+///     }
+/// }
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// one.write(&mut lp, "hello", |lp, one, _, _| one.close(lp).unwrap())?;
+/// let page = Page { memory: Box::new([0; 4096]), filled: 0 };
+/// other.read(&mut lp, page, |lp, other, count, mut page| {
+///     page.filled += count.unwrap();
+///     assert_eq!(&page.memory[..page.filled], b"hello");
+///     other.close(lp).unwrap();
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 ///
 /// # Safety
 ///

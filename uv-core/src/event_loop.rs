@@ -292,12 +292,34 @@ impl<B: Backend> Loop<B> {
 
     /// Makes [`run`](Loop::run) return after the iteration under way, which does not
     /// block any more. Called before, that run does nothing and returns at once.
+    ///
+    /// ```
+    /// use uv_core::{Idle, Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let idle = Idle::new(&mut lp);
+    /// idle.start(&mut lp, |lp, _| lp.stop())?;
+    /// assert!(lp.run(RunMode::Default)?, "there is an idle handle left");
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
     /// True while something could call back: an active handle that is referenced, a
     /// request, a deferred callback, a handle that is closing.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// assert!(!lp.alive());
+    /// lp.defer(|_| println!("called"));
+    /// assert!(lp.alive());
+    /// lp.run(RunMode::Default)?;
+    /// assert!(!lp.alive());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn alive(&self) -> bool {
         self.has_active()
             || !self.pending.is_empty()
@@ -318,16 +340,43 @@ impl<B: Backend> Loop<B> {
     ///
     /// Timers count from it. It is read when it is first asked for after the poll, so that
     /// loops without timers do not pay for a clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (before, a_moment) = (lp.now(), Duration::from_millis(2));
+    /// std::thread::sleep(a_moment);
+    /// assert_eq!(lp.now(), before);
+    /// lp.update_time();
+    /// assert!(lp.now() >= before + a_moment);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.now_ns_cached())
     }
 
-    /// Makes the loop's time that of the clock; after a callback that took long, say.
+    /// Makes the loop's time that of the clock; after a callback that took long, say. The example
+    /// of [`now`](Loop::now) does so.
     pub fn update_time(&mut self) {
         self.now_is_stale.set(true);
     }
 
     /// The backend's clock, read now. Has nothing to do with the time of day.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.defer(|lp| {
+    ///     let begun = lp.hrtime();
+    ///     let sum: u64 = (0..1000).sum();
+    ///     println!("{sum} took {:?}", lp.hrtime() - begun);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn hrtime(&self) -> Duration {
         self.backend.now()
     }
@@ -357,20 +406,26 @@ impl<B: Backend> Loop<B> {
     /// has not been told all that handles and requests want of it, which the next run does:
     /// until then the descriptor may stay silent.
     ///
-    /// ```
-    /// use uv_core::{Loop, RunMode, Timer};
-    /// # use std::time::Duration;
-    /// # fn sleep_on(_: Option<poll_core::RawSource>, timeout: Option<Duration>) {
-    /// #     std::thread::sleep(timeout.expect("a timer"));
-    /// # }
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use std::time::Duration;
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let timer = Timer::new(&mut lp);
-    /// timer.start(&mut lp, Duration::from_millis(1), Duration::ZERO, |_, _| println!("tick"))?;
-    /// let fd = lp.raw_fd();
-    /// while lp.run(RunMode::NoWait)? {
-    ///     sleep_on(fd, lp.backend_timeout()); // In whatever else there is to wait for.
+    /// timer.start(&mut lp, Duration::from_millis(2), Duration::ZERO, |_, _| println!("due"))?;
+    ///
+    /// // The other loop: it waits by `poll(2)`, for what it likes and for this one.
+    /// let fd = lp.raw_fd().expect("epoll and kqueue have one").fd();
+    /// while lp.alive() {
+    ///     // Rounded up, so as not to come too early, again and again.
+    ///     let ms = lp.backend_timeout().map_or(-1, |t| t.as_nanos().div_ceil(1_000_000) as i32);
+    ///     let mut watched = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    ///     // SAFETY: there is one entry, which outlives the call.
+    ///     unsafe { libc::poll(&raw mut watched, 1, ms) };
+    ///     lp.run(RunMode::NoWait)?;
     /// }
+    /// assert!(!timer.is_active(&lp));
     /// # std::io::Result::Ok(())
     /// ```
     pub fn backend_timeout(&mut self) -> Option<Duration> {
@@ -399,6 +454,15 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The backend.
+    ///
+    /// ```
+    /// use uv_core::Loop;
+    /// use uv_core::poll_core::{Backend, OpKind};
+    ///
+    /// let lp = Loop::with_default_backend()?;
+    /// println!("files are read by the backend: {}", lp.backend().supports(OpKind::Read));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn backend(&self) -> &B {
         &self.backend
     }
@@ -429,12 +493,19 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Measures from now on how long the loop is idle. Costs two readings of the clock for
-    /// each poll that blocks.
+    /// each poll that blocks. [`Metrics`] has an example.
     pub fn measure_idle_time(&mut self) {
         self.meters.measure_idle_time();
     }
 
     /// Blocks `SIGPROF` while the loop waits, so that a sampling profiler does not wake it.
+    ///
+    /// ```
+    /// let mut lp = uv_core::Loop::with_default_backend()?;
+    /// let blocked = lp.block_sigprof();
+    /// assert_eq!(blocked.is_ok(), cfg!(unix));
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -446,6 +517,22 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Takes the loop apart and gives the backend back.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let timer = Timer::new(&mut lp);
+    /// let busy = lp.close().unwrap_err();
+    /// assert_eq!(busy.to_string(), "the loop is busy: 1 handles are open");
+    ///
+    /// let mut lp = busy.into_loop();
+    /// timer.close(&mut lp)?;
+    /// lp.run(RunMode::Default)?;
+    /// let backend = lp.close().expect("all handles are closed");
+    /// let another = Loop::new(backend);
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -470,6 +557,31 @@ impl<B: Backend> Loop<B> {
     /// What waits for a socket goes on in both: connects, reads, accepts, receives, and writes
     /// and sends of which the parent knows of no end. Who is first has what comes, and what
     /// both write arrives twice: so one of the two should close the handle before it runs.
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_core::{Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.defer(|_| println!("{} is here", std::process::id()));
+    ///
+    /// // SAFETY: the child goes on with its own copy of the only thread.
+    /// match unsafe { libc::fork() } {
+    ///     0 => {
+    ///         let ran = lp.fork().and_then(|()| lp.run(RunMode::Default));
+    ///         // SAFETY: nothing of the child's is left to be done.
+    ///         unsafe { libc::_exit(i32::from(ran.is_err())) }
+    ///     }
+    ///     child => {
+    ///         lp.run(RunMode::Default)?;
+    ///         let mut status = -1;
+    ///         // SAFETY: `status` outlives the call.
+    ///         unsafe { libc::waitpid(child, &raw mut status, 0) };
+    ///         assert_eq!(status, 0);
+    ///     }
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -744,7 +856,7 @@ impl Drop for Running {
     }
 }
 
-/// A loop that cannot be [closed](Loop::close) because handles are open.
+/// A loop that cannot be [closed](Loop::close) because handles are open: see there for an example.
 pub struct Busy<B: Backend>(Box<Loop<B>>);
 
 impl<B: Backend> Busy<B> {

@@ -74,15 +74,25 @@ fn clock_ns() -> u64 {
 /// Counters of a loop and the time it was idle. Any thread may read them.
 ///
 /// ```
-/// use uv_core::{Idle, Loop, RunMode};
+/// use std::time::Duration;
+/// use uv_core::{Async, Handle, Loop, Metrics, RunMode};
 ///
 /// let mut lp = Loop::with_default_backend()?;
-/// let idle = Idle::new(&mut lp);
-/// idle.start(&mut lp, |_, _| {})?;
-/// let metrics = lp.metrics();
-/// lp.run(RunMode::NoWait)?;
-/// lp.run(RunMode::NoWait)?;
-/// assert_eq!(metrics.loop_count(), 2);
+/// lp.measure_idle_time();
+/// let metrics: Metrics = lp.metrics();
+///
+/// let (_, sender) = Async::new(&mut lp, |lp, handle| handle.close(lp).unwrap());
+/// let thread = std::thread::spawn(move || {
+///     std::thread::sleep(Duration::from_millis(2));
+///     sender.send()
+/// });
+/// lp.run(RunMode::Default)?;
+/// thread.join().unwrap()?;
+///
+/// assert!(metrics.loop_count() > 0);
+/// assert_eq!(metrics.events(), 1);
+/// assert_eq!(metrics.events_waiting(), 0, "the loop has waited for it");
+/// assert!(metrics.idle_time() > Duration::ZERO);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]

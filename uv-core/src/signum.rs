@@ -1,4 +1,25 @@
 //! The numbers of signals, as [`Signal`](crate::Signal) and [`kill`](crate::kill) take them.
+//!
+//! ```
+//! use uv_core::{Loop, Signal, signum};
+//!
+//! // In all the ways in which people and systems ask a program to end.
+//! let mut lp = Loop::with_default_backend()?;
+//! let asking = [
+//!     signum::SIGHUP,
+//!     signum::SIGINT,
+//!     signum::SIGTERM,
+//!     #[cfg(windows)]
+//!     signum::SIGBREAK,
+//! ];
+//! for number in asking {
+//!     let signal = Signal::new(&mut lp);
+//!     signal.start(&mut lp, number, |lp, _, _| lp.stop())?;
+//! }
+//! let killed = Signal::new(&mut lp).start(&mut lp, signum::SIGKILL, |_, _, _| {});
+//! assert!(killed.is_err(), "that one does not ask");
+//! # std::io::Result::Ok(())
+//! ```
 
 #[cfg(unix)]
 pub use libc::{

@@ -35,6 +35,20 @@ use crate::{Loop, error};
 pub struct Async(pub(crate) Token);
 
 /// Sends to an [`Async`], from any thread and from signal handlers.
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use uv_core::{Async, AsyncSender, Handle, Loop, RunMode};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (handle, sender) = Async::new(&mut lp, |lp, handle| handle.close(lp).unwrap());
+/// let another: AsyncSender = handle.sender(&lp)?;
+/// sender.send()?;
+/// another.send()?; // One call for both.
+/// lp.run(RunMode::Default)?;
+/// assert_eq!(sender.send().unwrap_err().kind(), ErrorKind::BrokenPipe);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AsyncSender {
     flag: Arc<Flag>,

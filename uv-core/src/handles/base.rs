@@ -213,6 +213,8 @@ impl fmt::Display for AnyHandle {
 ///
 /// timer.unreference(&mut lp)?; // The loop does not wait for it any more.
 /// assert!(!lp.run(RunMode::Default)?);
+/// timer.reference(&mut lp)?; // And now it would.
+/// assert!(lp.alive());
 ///
 /// timer.close_with(&mut lp, |_, _| println!("closed"))?;
 /// assert!(timer.is_closing(&lp));
@@ -324,6 +326,17 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
 
     /// Changes how much the kernel keeps of what was not read yet, as
     /// [`set_send_buffer_size`](Handle::set_send_buffer_size) does for the other direction.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, Udp, UdpBind};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// udp.set_recv_buffer_size(&mut lp, 64 * 1024)?; // For more datagrams at once.
+    /// assert!(udp.recv_buffer_size(&lp)? >= 64 * 1024);
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

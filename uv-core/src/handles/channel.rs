@@ -41,12 +41,44 @@ pub struct Channel<T> {
 }
 
 /// Sends to a [`Channel`], from any thread.
+///
+/// ```
+/// use uv_core::{Channel, Handle, Loop, RunMode, Sender};
+///
+/// fn count(sender: &Sender<u32>) {
+///     (1..=3).for_each(|number| sender.send(number).unwrap());
+/// }
+///
+/// let (mut lp, mut sum) = (Loop::with_default_backend()?, 0);
+/// let (_, sender) = Channel::new(&mut lp, move |lp, channel, number| {
+///     sum += number;
+///     if sum == 12 {
+///         channel.handle().close(lp).unwrap();
+///     }
+/// });
+/// let another = sender.clone();
+/// let threads = [sender, another].map(|sender| std::thread::spawn(move || count(&sender)));
+/// lp.run(RunMode::Default)?;
+/// threads.map(|thread| thread.join().unwrap());
+/// # std::io::Result::Ok(())
+/// ```
 pub struct Sender<T> {
     queue: Arc<Mutex<VecDeque<T>>>,
     sender: AsyncSender,
 }
 
 /// The channel was closed; here is the value.
+///
+/// ```
+/// use uv_core::{Channel, Closed, Handle, Loop};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (channel, sender) = Channel::new(&mut lp, |_, _, text: String| println!("{text}"));
+/// channel.handle().close(&mut lp)?;
+/// let Closed(text) = sender.send("too late".to_string()).unwrap_err();
+/// assert_eq!(text, "too late");
+/// # std::io::Result::Ok(())
+/// ```
 pub struct Closed<T>(pub T);
 
 impl<T: Send + 'static> Channel<T> {

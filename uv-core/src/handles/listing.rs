@@ -8,6 +8,21 @@ use crate::Loop;
 use crate::handles::AnyHandle;
 
 /// The handles of a loop, one a line: what [`Loop::list_handles`] gives.
+///
+/// ```
+/// use uv_core::{HandleList, Loop, Tcp};
+/// use uv_core::poll_core::Backend;
+///
+/// fn log<B: Backend>(handles: HandleList<'_, B>) {
+///     eprint!("{handles}");
+/// }
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// Tcp::pair(&mut lp)?;
+/// log(lp.list_handles());
+/// assert_eq!(lp.list_handles().to_string().lines().count(), 2);
+/// # std::io::Result::Ok(())
+/// ```
 pub struct HandleList<'a, B: Backend> {
     lp: &'a Loop<B>,
     active_only: bool,

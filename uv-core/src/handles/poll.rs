@@ -28,6 +28,30 @@ bitflags! {
 
 /// Something with a descriptor (Unix) or a socket (Windows) that a [`Poll`] can watch
 /// and keeps meanwhile: a socket, an [`Arc`](std::sync::Arc) of one, a pipe.
+///
+/// ```
+/// use std::net::UdpSocket;
+/// use uv_core::poll_core::RawSource;
+/// use uv_core::{AsSource, Loop, Poll};
+///
+/// /// What a library calls a connection.
+/// struct Connection {
+///     socket: UdpSocket,
+///     name: String,
+/// }
+///
+/// impl AsSource for Connection {
+///     fn as_source(&self) -> RawSource {
+///         RawSource::of(&self.socket)
+///     }
+/// }
+///
+/// let connection = Connection { socket: UdpSocket::bind("127.0.0.1:0")?, name: "mine".into() };
+/// println!("watching {}", connection.name);
+/// let mut lp = Loop::with_default_backend()?;
+/// let poll = Poll::new(&mut lp, connection)?;
+/// # std::io::Result::Ok(())
+/// ```
 pub trait AsSource {
     /// Its descriptor or socket. Always the same.
     fn as_source(&self) -> RawSource;
@@ -161,6 +185,18 @@ impl Poll {
     }
 
     /// Stops watching, at once, and drops the callback. A stopped poll stays so.
+    ///
+    /// ```
+    /// use std::net::UdpSocket;
+    /// use uv_core::{Handle, Loop, Poll, PollEvents, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let poll = Poll::new(&mut lp, UdpSocket::bind("127.0.0.1:0")?)?;
+    /// poll.start(&mut lp, PollEvents::WRITABLE, |lp, poll, _| poll.stop(lp).unwrap())?;
+    /// lp.run(RunMode::Default)?;
+    /// assert!(!poll.is_active(&lp));
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

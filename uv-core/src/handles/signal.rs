@@ -160,6 +160,20 @@ impl Signal {
 
     /// As [`start`](Signal::start), but stops after the first signal.
     ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_core::{Loop, RunMode, Signal, kill, signum};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let signal = Signal::new(&mut lp);
+    /// signal.start_oneshot(&mut lp, signum::SIGUSR2, |_, _, _| println!("reading the settings"))?;
+    /// assert_eq!(signal.signum(&lp), Some(signum::SIGUSR2));
+    /// kill(std::process::id() as i32, signum::SIGUSR2)?;
+    /// lp.run(RunMode::Default)?;
+    /// assert_eq!(signal.signum(&lp), None);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`start`](Signal::start).
@@ -208,6 +222,17 @@ impl Signal {
     }
 
     /// Stops watching, and drops the callback. A stopped handle stays so.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, Signal, signum};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let signal = Signal::new(&mut lp);
+    /// signal.start(&mut lp, signum::SIGINT, |_, _, _| println!("not now"))?;
+    /// signal.stop(&mut lp)?; // From now on Ctrl-C ends the program.
+    /// assert!(!signal.is_active(&lp));
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -230,6 +230,21 @@ impl Timer {
     /// Starts the timer again with its repeat time as the timeout and the callback it
     /// had. Does nothing to a timer that does not repeat.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Loop, Timer};
+    ///
+    /// // A peer that is silent for half a minute is given up.
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (timer, silence) = (Timer::new(&mut lp), Duration::from_secs(30));
+    /// timer.start(&mut lp, silence, silence, |_, _| println!("nobody is there"))?;
+    ///
+    /// // Whenever it says something:
+    /// timer.again(&mut lp)?;
+    /// assert_eq!(timer.due_in(&lp), Some(silence));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the timer was never started or is
@@ -255,6 +270,22 @@ impl Timer {
     ///
     /// A repeating timer is scheduled anew before its callback runs: set there, the new
     /// time counts from the round after.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Loop, RunMode, Timer};
+    ///
+    /// // Slower and slower, and then no more.
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (timer, tick) = (Timer::new(&mut lp), Duration::from_millis(1));
+    /// timer.start(&mut lp, tick, tick, move |lp, timer| {
+    ///     let repeat = timer.repeat(lp) * 2;
+    ///     timer.set_repeat(lp, if repeat > 4 * tick { Duration::ZERO } else { repeat }).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// assert_eq!(timer.repeat(&lp), Duration::ZERO);
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -115,8 +115,12 @@ watchers! {
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let prepare = Prepare::new(&mut lp);
-    /// prepare.start(&mut lp, |_, _| println!("about to poll"))?;
-    /// lp.run(RunMode::NoWait)?;
+    /// prepare.start(&mut lp, |lp, prepare| {
+    ///     println!("about to poll");
+    ///     prepare.stop(lp).unwrap();
+    /// })?;
+    /// let alive = lp.run(RunMode::NoWait)?;
+    /// assert!(!alive);
     /// # std::io::Result::Ok(())
     /// ```
     Prepare;
@@ -127,8 +131,12 @@ watchers! {
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let check = Check::new(&mut lp);
-    /// check.start(&mut lp, |_, _| println!("polled"))?;
-    /// lp.run(RunMode::NoWait)?;
+    /// check.start(&mut lp, |lp, check| {
+    ///     println!("polled");
+    ///     check.stop(lp).unwrap();
+    /// })?;
+    /// let alive = lp.run(RunMode::NoWait)?;
+    /// assert!(!alive);
     /// # std::io::Result::Ok(())
     /// ```
     Check;

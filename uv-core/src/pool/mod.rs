@@ -124,6 +124,15 @@ impl Pool {
     /// The process's pool. It starts when it is first used, with 4 threads, or as many as
     /// `UV_THREADPOOL_SIZE` said then: at least 1, at most 1,024.
     ///
+    /// ```
+    /// use uv_core::Pool;
+    ///
+    /// let pool = Pool::global()?;
+    /// println!("{} threads, {} jobs wait", pool.threads(), pool.queued());
+    /// assert!(pool.threads() >= 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of starting threads.
@@ -153,6 +162,22 @@ impl Pool {
     }
 
     /// How many jobs run now.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use uv_core::{Lane, Loop, Pool, RunMode};
+    ///
+    /// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(1)?);
+    /// let ((begun, begin), (go, wait)) = (mpsc::channel(), mpsc::channel::<()>());
+    /// lp.queue_work_on(&pool, Lane::Cpu, move || begun.send(()).map(|()| wait.recv()), |_, _| {})?;
+    /// lp.queue_work_on(&pool, Lane::Cpu, || (), |_, _| {})?;
+    /// begin.recv().unwrap();
+    /// assert_eq!((pool.active(), pool.queued()), (1, 1));
+    /// go.send(()).unwrap();
+    /// lp.run(RunMode::Default)?;
+    /// assert_eq!(pool.queued(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn active(&self) -> usize {
         self.shared.lock().active
     }

@@ -19,10 +19,43 @@ use crate::{Loop, error};
 /// A closure that runs, or will run, on a pool: the key to [cancel](Work::cancel) it.
 ///
 /// It is stale once the request has called back.
+///
+/// ```
+/// use uv_core::{Lane, Loop, Pool, RunMode, Work, WorkError};
+///
+/// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(1)?);
+/// let (go, wait) = std::sync::mpsc::channel::<()>();
+/// lp.queue_work_on(&pool, Lane::Cpu, move || wait.recv(), |_, _| {})?;
+///
+/// // The only thread is busy, so this one has not begun.
+/// let work: Work = lp.queue_work_on(&pool, Lane::Cpu, || 6 * 7, |_, answer| {
+///     assert!(matches!(answer, Err(WorkError::Cancelled)));
+/// })?;
+/// work.cancel(&mut lp)?;
+/// go.send(()).unwrap();
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Work(Token);
 
 /// Why work has no result.
+///
+/// ```
+/// use uv_core::{Loop, RunMode, WorkError};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.queue_work(
+///     || -> u32 { panic!("no idea") },
+///     |_, answer| match answer {
+///         Ok(answer) => println!("{answer}"),
+///         Err(WorkError::Cancelled) => println!("nobody was asked"),
+///         Err(panicked) => assert_eq!(panicked.to_string(), "the work panicked: no idea"),
+///     },
+/// )?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 pub enum WorkError {
     /// It was cancelled before it began.
     Cancelled,
