@@ -14,6 +14,7 @@ use std::io;
 /// let error = getaddrinfo(Some("no address"), None, hints).unwrap_err();
 /// let lookup = LookupError::of(&error).unwrap();
 /// assert_eq!(lookup.eai(), Eai::NoName);
+/// assert_ne!(lookup.code(), 0); // Which number it has is up to the system.
 /// assert_eq!(error.to_string(), "no such host or service (EAI_NONAME)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

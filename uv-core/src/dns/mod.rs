@@ -105,6 +105,15 @@ pub enum SocketType {
 }
 
 /// What [`getaddrinfo`] looks for.
+///
+/// ```
+/// use uv_core::dns::{Family, Hints, getaddrinfo};
+///
+/// let hints = Hints { family: Family::Ipv4, ..Hints::default() };
+/// let found = getaddrinfo(Some("127.0.0.1"), None, hints)?;
+/// assert!(found.iter().all(|found| found.address.is_ipv4()));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints {
     /// Of which family.
@@ -118,6 +127,15 @@ pub struct Hints {
 }
 
 /// An address that [`getaddrinfo`] has found.
+///
+/// ```
+/// use uv_core::dns::{AddrInfo, Hints, SocketType, getaddrinfo};
+///
+/// let found = getaddrinfo(Some("127.0.0.1"), Some("53"), Hints::default())?;
+/// let for_tcp = |info: &&AddrInfo| info.socket_type == SocketType::Stream;
+/// assert_eq!(found.iter().find(for_tcp).unwrap().address.port(), 53);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AddrInfo {
     /// The address, with the port of the service, or 0.
@@ -132,6 +150,15 @@ pub struct AddrInfo {
 }
 
 /// What [`getnameinfo`] has found.
+///
+/// ```
+/// use uv_core::dns::{NameFlags, NameInfo, getnameinfo};
+///
+/// let digits = NameFlags::NUMERICHOST | NameFlags::NUMERICSERV;
+/// let NameInfo { host, service } = getnameinfo("[::1]:80".parse().unwrap(), digits)?;
+/// assert_eq!((host, service), ("::1".to_string(), "80".to_string()));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NameInfo {
     /// The name of the host, or its address in digits.

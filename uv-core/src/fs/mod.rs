@@ -63,6 +63,32 @@ pub use temporary::{mkdtemp, mkstemp};
 pub use transfer::{read, read_at, sendfile, write, write_at};
 
 /// What operations are made of: named by types, never made by hand.
+///
+/// ```
+/// use uv_core::fs::{self, Operation, actions};
+///
+/// /// What is still to be done to a file.
+/// struct Plan {
+///     write: Operation<actions::Writing<&'static str>>,
+///     read: Operation<actions::Reading<Vec<u8>>>,
+/// }
+///
+/// /// Performs what takes no buffer: a call, with arguments that only its maker can name.
+/// fn logged<A: Send, T: Send>(call: Operation<actions::Call<A, T>>) -> std::io::Result<T> {
+///     println!("{call:?}");
+///     call.perform()
+/// }
+///
+/// let (file, path) = logged(fs::mkstemp(std::env::temp_dir().join("plan-XXXXXX")))?;
+/// let (write, read) = (fs::write_at(&file, "hello", 0), fs::read_at(&file, vec![0; 16], 0));
+/// let plan = Plan { write, read };
+/// assert_eq!(plan.write.perform().0?, 5);
+/// assert_eq!(plan.read.perform().0?, 5);
+/// let close: Operation<actions::Closing> = fs::close(file);
+/// close.perform()?;
+/// logged(fs::unlink(path))?;
+/// # std::io::Result::Ok(())
+/// ```
 pub mod actions {
     pub use super::file::Closing;
     pub use super::operation::Call;

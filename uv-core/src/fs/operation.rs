@@ -128,7 +128,8 @@ impl FsRequest {
     /// use uv_core::{Loop, Pool, RunMode, fs};
     ///
     /// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(1)?);
-    /// let stat = fs::stat(".").start_on(&mut lp, &pool, |_, stat| println!("{stat:?}"))?;
+    /// let stat: fs::FsRequest =
+    ///     fs::stat(".").start_on(&mut lp, &pool, |_, stat| println!("{stat:?}"))?;
     /// if let Err(error) = stat.cancel(&mut lp) {
     ///     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy); // It was quick.
     /// }
@@ -146,6 +147,21 @@ impl FsRequest {
 
 /// What an [`Operation`] does. Not to be implemented elsewhere: the types that do are in
 /// [`actions`](super::actions).
+///
+/// ```
+/// use uv_core::fs::{self, Action, Operation};
+///
+/// /// Performs any operation, and tells how long that took.
+/// fn timed<A: Action>(operation: Operation<A>) -> A::Output {
+///     let begun = std::time::Instant::now();
+///     let output = operation.perform();
+///     println!("{:?}", begun.elapsed());
+///     output
+/// }
+///
+/// assert!(timed(fs::stat("."))?.is_dir());
+/// # std::io::Result::Ok(())
+/// ```
 pub trait Action: Task {
     /// What the caller gets: a result, or one and the buffer.
     type Output: 'static;

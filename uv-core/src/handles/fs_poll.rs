@@ -147,6 +147,18 @@ impl FsPoll {
 
     /// Stops looking, and drops the callback. A stopped handle stays so.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{FsPoll, Handle, Loop};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let poll = FsPoll::new(&mut lp);
+    /// poll.start(&mut lp, ".", Duration::from_secs(1), |_, _, _, _| println!("changed"))?;
+    /// poll.stop(&mut lp)?;
+    /// assert!(!poll.is_active(&lp) && poll.path(&lp).is_err());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.

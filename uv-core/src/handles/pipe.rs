@@ -302,6 +302,16 @@ impl Pipe {
     /// otherwise; counts from the next [`listen`](Stream::listen) on. Elsewhere the backlog says
     /// that, and this does nothing.
     ///
+    /// ```
+    /// use uv_core::{Loop, Pipe};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Pipe::new(&mut lp);
+    /// server.set_pending_instances(&mut lp, 16)?;
+    /// assert!(server.set_pending_instances(&mut lp, 0).is_err());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, or for none.
@@ -326,6 +336,20 @@ impl Pipe {
 
     /// Lets every user of the machine connect to a pipe that is [bound](Pipe::bind) to a path,
     /// besides those who may already.
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use std::os::unix::fs::PermissionsExt;
+    /// use uv_core::{Loop, Pipe, PipeAccess};
+    ///
+    /// let name = std::env::temp_dir().join(format!("uv-core-all-{}.sock", std::process::id()));
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Pipe::new(&mut lp);
+    /// server.bind(&mut lp, &name)?;
+    /// server.let_everybody(&mut lp, PipeAccess::READABLE | PipeAccess::WRITABLE)?;
+    /// assert_eq!(std::fs::metadata(&name)?.permissions().mode() & 0o666, 0o666);
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -359,6 +383,27 @@ impl Pipe {
 
     /// The name that its peer is bound to, empty if it has none: that of the listener, seen
     /// from the side that has connected.
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_core::{Handle, Loop, Pipe, RunMode, Stream};
+    ///
+    /// let name = std::env::temp_dir().join(format!("uv-core-name-{}.sock", std::process::id()));
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (server, client) = (Pipe::new(&mut lp), Pipe::new(&mut lp));
+    /// server.bind(&mut lp, &name)?;
+    /// assert_eq!(server.local_name(&lp)?, name);
+    ///
+    /// server.listen_quietly(&mut lp, 1)?;
+    /// client.connect(&mut lp, &name.clone(), move |lp, client, result| {
+    ///     result.unwrap();
+    ///     assert_eq!(client.peer_name(lp).unwrap(), name);
+    ///     assert_eq!(client.local_name(lp).unwrap().as_os_str(), "");
+    ///     client.close(lp).and(server.close(lp)).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -55,6 +55,23 @@ pub use stdio::{PipeFlags, Stdio};
 pub struct Process(pub(crate) Token);
 
 /// How a child has ended.
+///
+/// ```
+/// use uv_core::{Command, Exit, Handle, Loop, Process, RunMode};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let command = Command::new("rustc").arg("--version");
+/// # #[cfg(windows)]
+/// # let command = Command::new("cmd.exe").arg("/C").arg("exit 0");
+/// Process::spawn(&mut lp, &command, |lp, process, exit| {
+///     let exit: Exit = exit.unwrap();
+///     assert!(exit.success());
+///     assert_eq!(exit.to_string(), "code 0");
+///     process.close(lp).unwrap();
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Exit {
     /// What it returned; zero if a signal has ended it.
@@ -194,6 +211,22 @@ impl Process {
     ///
     /// On Windows `SIGINT`, `SIGTERM` and `SIGKILL` end the process, and others are
     /// `Unsupported`.
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_core::{Command, Handle, Loop, Process, RunMode, signum};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let command = Command::new("sleep").arg("1000");
+    /// let process = Process::spawn(&mut lp, &command, |lp, process, exit| {
+    ///     assert_eq!(exit.unwrap().signal, Some(signum::SIGKILL));
+    ///     assert!(process.kill(lp, signum::SIGKILL).is_err(), "it is gone");
+    ///     process.close(lp).unwrap();
+    /// })?;
+    /// process.kill(&mut lp, signum::SIGKILL)?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -159,7 +159,7 @@ impl Tcp {
     /// [`listen`](Stream::listen), [`connect`](Tcp::connect) and
     /// [`local_addr`](Tcp::local_addr). On Unix, addresses that only closed connections still
     /// hold count as free (`SO_REUSEADDR`). A link-local address of IPv6 that does not say on
-    /// which link is, on Unix, on the first that has one.
+    /// which link is on the first that has one.
     ///
     /// # Errors
     ///
@@ -243,6 +243,18 @@ impl Tcp {
 
     /// Sends small writes at once (`TCP_NODELAY`), or lets them wait for company.
     ///
+    /// ```
+    /// use uv_core::{Loop, Tcp};
+    ///
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// tcp.set_nodelay(&mut lp, true)?; // Before there is a socket, or after.
+    /// tcp.connect(&mut lp, listener.local_addr()?, |_, _, _| {})?;
+    /// tcp.set_nodelay(&mut lp, false)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the kernel's.
@@ -293,6 +305,15 @@ impl Tcp {
     /// Does nothing, for programs that were written for libuv: how many accepts are in flight
     /// at once is up to the backend.
     ///
+    /// ```
+    /// use uv_core::{Loop, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Tcp::new(&mut lp);
+    /// assert!(server.set_simultaneous_accepts(&mut lp, false).is_ok());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.
@@ -318,6 +339,18 @@ impl Tcp {
 
     /// The address of the peer.
     ///
+    /// ```
+    /// use uv_core::{Loop, Tcp};
+    ///
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let connection = std::net::TcpStream::connect(listener.local_addr()?)?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// tcp.open(&mut lp, connection)?;
+    /// assert_eq!(tcp.peer_addr(&lp)?, listener.local_addr()?);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`local_addr`](Tcp::local_addr), and `NotConnected` without a peer.
@@ -330,6 +363,22 @@ impl Tcp {
     /// As [`close`](Handle::close), but the peer sees the connection reset, and what was not
     /// sent is dropped.
     ///
+    /// ```
+    /// use std::io::{ErrorKind, Read};
+    /// use uv_core::{Loop, RunMode, Tcp};
+    ///
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let connection = std::net::TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut peer, _) = listener.accept()?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// tcp.open(&mut lp, connection)?;
+    /// tcp.close_reset(&mut lp)?;
+    /// lp.run(RunMode::Default)?;
+    /// assert_eq!(peer.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`close`](Handle::close), and `InvalidInput` while it is being shut down.
@@ -340,6 +389,16 @@ impl Tcp {
 
     /// As [`close_reset`](Tcp::close_reset), and calls back as
     /// [`close_with`](Handle::close_with) does.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (tcp, _other) = Tcp::pair(&mut lp)?;
+    /// tcp.close_reset_with(&mut lp, |_, _| println!("no trace is left"))?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

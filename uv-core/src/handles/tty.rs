@@ -57,6 +57,23 @@ pub enum TtyMode {
 }
 
 /// The size of a terminal's window, in characters.
+///
+/// ```
+/// use uv_core::{Loop, Signal, Tty, WindowSize, signum};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let Ok(tty) = Tty::new(&mut lp, &std::io::stdout()) else {
+///     return Ok(()); // Standard output is a file or a pipe.
+/// };
+/// let WindowSize { columns, rows } = tty.window_size(&mut lp)?;
+/// println!("{columns} by {rows}");
+///
+/// let resized = Signal::new(&mut lp);
+/// resized.start(&mut lp, signum::SIGWINCH, move |lp, _, _| {
+///     println!("and now {:?}", tty.window_size(lp));
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowSize {
     /// How many fit side by side.

@@ -178,6 +178,17 @@ impl Udp {
 
     /// Uses a socket that exists, bound or not, connected or not. It becomes non-blocking.
     ///
+    /// ```
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.open(&mut lp, socket)?;
+    /// assert!(udp.local_addr(&lp)?.ip().is_loopback());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EBUSY` if it
@@ -249,6 +260,21 @@ impl Udp {
 
     /// Sets where sends without an address go; nothing comes from elsewhere any more. Done
     /// at once, without a word to the peer.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let peer = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.connect(&mut lp, peer.local_addr()?)?;
+    /// assert_eq!(udp.peer_addr(&lp)?, peer.local_addr()?);
+    /// udp.try_send(&mut lp, b"hello", None)?;
+    ///
+    /// udp.disconnect(&mut lp)?;
+    /// assert!(udp.try_send(&mut lp, b"to whom?", None).is_err());
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

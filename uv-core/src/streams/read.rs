@@ -23,6 +23,22 @@ pub(crate) type Scratch = [u8; READ_SIZE];
 pub(super) const READS_PER_EVENT: usize = 32;
 
 /// A read that has not called back: the key to [cancel](Read::cancel) it.
+///
+/// ```
+/// use uv_core::{Handle, Loop, Read, RunMode, Stream, Tcp, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// let read: Read = one.read(&mut lp, vec![0; 4096], move |lp, one, count, buffer| {
+///     assert!(is_cancelled(&count.unwrap_err()));
+///     println!("{} bytes of memory are back", buffer.len());
+///     one.close(lp).unwrap();
+///     other.close(lp).unwrap();
+/// })?;
+/// read.cancel(&mut lp)?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Read(Token);
 

@@ -20,7 +20,7 @@ pub trait StreamKey: Sized {
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()>;
 }
 
-/// What every stream can do: [`Tcp`](crate::Tcp) and [`Pipe`](crate::Pipe).
+/// What every stream can do: [`Tcp`](crate::Tcp), [`Pipe`](crate::Pipe) and [`Tty`](crate::Tty).
 ///
 /// A stream listens for connections, or is one. Reading is either *pushed*, from
 /// [`read_start`](Stream::read_start) on, or *pulled* by [`read`](Stream::read), one request
@@ -180,6 +180,21 @@ pub trait Stream: Handle + StreamKey {
     /// Stops what [`read_start`](Stream::read_start) began, at once, and drops the callback. A
     /// stopped stream stays so.
     ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.try_write(&mut lp, b"hello")?;
+    /// other.read_start(&mut lp, |lp, other, bytes| {
+    ///     assert_eq!(bytes.unwrap(), b"hello");
+    ///     other.read_stop(lp).unwrap(); // What else comes is for who reads next.
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// assert!(!other.is_active(&lp));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.
@@ -267,6 +282,22 @@ pub trait Stream: Handle + StreamKey {
 
     /// As [`try_write`](Stream::try_write), from several buffers.
     ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// let (head, body) = (IoSlice::new(b"length: 5, "), IoSlice::new(b"hello"));
+    /// assert_eq!(one.try_write_vectored(&mut lp, &[head, body])?, 16);
+    /// other.read(&mut lp, vec![0; 64], |lp, other, count, bytes| {
+    ///     assert_eq!(&bytes[..count.unwrap()], b"length: 5, hello");
+    ///     other.close(lp).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`try_write`](Stream::try_write).
@@ -344,12 +375,33 @@ pub trait Stream: Handle + StreamKey {
 
     /// How many bytes are queued: they were given to [`write`](Stream::write) and have not
     /// left. 0 for a stale key.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// one.write(&mut lp, vec![0; 64 << 20], |_, _, _, _| println!("all of it has left"))?;
+    /// assert!(one.write_queue_size(&lp) > 0, "nobody reads");
+    /// # std::io::Result::Ok(())
+    /// ```
     fn write_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
         lp.streams.slots.get(self.stream_key()).map_or(0, |slot| slot.write_queue_size)
     }
 
     /// Makes reads and writes wait instead of coming back later, or not to. Callbacks come
     /// later all the same. Rarely a good idea.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// one.set_blocking(&mut lp, true)?; // The last words before the program ends.
+    /// one.write(&mut lp, "good night", |_, _, _, _| {})?;
+    /// assert_eq!(one.write_queue_size(&lp), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -22,6 +22,23 @@ const PIECES_PER_CALL: usize = 64;
 const MAX_PIECES: usize = 1024;
 
 /// A write that has not called back: the key to [cancel](Write::cancel) it.
+///
+/// ```
+/// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, Write, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// let much = vec![0; 64 << 20]; // More than the kernel takes while nobody reads.
+/// let write: Write = one.write(&mut lp, much, move |lp, one, result, _| {
+///     assert!(is_cancelled(&result.unwrap_err()));
+///     one.close(lp).unwrap();
+///     other.close(lp).unwrap();
+/// })?;
+/// let written = write.cancel(&mut lp)?;
+/// assert!(written < 64 << 20);
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Write(Token);
 

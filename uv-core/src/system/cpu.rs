@@ -6,6 +6,14 @@ use std::time::Duration;
 use crate::sys;
 
 /// A processor, as the system counts them: what [`cpu_info`] gives.
+///
+/// ```
+/// use uv_core::system::{CpuInfo, cpu_info};
+///
+/// let fastest: Option<CpuInfo> = cpu_info()?.into_iter().max_by_key(|cpu| cpu.speed_mhz);
+/// println!("{fastest:?}");
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuInfo {
     /// What its maker calls it; empty if the system does not know.
@@ -17,6 +25,20 @@ pub struct CpuInfo {
 }
 
 /// What a processor spent its time on.
+///
+/// ```
+/// use std::time::Duration;
+/// use uv_core::system::{CpuTimes, cpu_info};
+///
+/// fn busy(times: &CpuTimes) -> Duration {
+///     times.user + times.nice + times.system + times.irq
+/// }
+///
+/// for cpu in cpu_info()? {
+///     println!("busy for {:?}, idle for {:?}", busy(&cpu.times), cpu.times.idle);
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// Programs.

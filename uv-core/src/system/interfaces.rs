@@ -6,6 +6,19 @@ use std::net::IpAddr;
 use crate::sys;
 
 /// An address of a network interface: what [`interface_addresses`] gives.
+///
+/// ```
+/// use uv_core::system::{InterfaceAddress, interface_addresses};
+///
+/// let leads_elsewhere = |interface: &InterfaceAddress| !interface.is_internal;
+/// for InterfaceAddress { name, address, netmask, .. } in interface_addresses()?
+///     .into_iter()
+///     .filter(leads_elsewhere)
+/// {
+///     println!("{name} has {address} of {netmask}");
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InterfaceAddress {
     /// The name of the interface. On Windows, the one that people see.

@@ -42,6 +42,14 @@ pub use usage::{ResourceUsage, resource_usage, thread_resource_usage, uptime};
 pub use users::{Group, User, current_user, group, temp_dir, user};
 
 /// The names of a system: what [`uname`] gives.
+///
+/// ```
+/// use uv_core::system::{Uname, uname};
+///
+/// let Uname { sysname, release, machine, .. } = uname()?;
+/// println!("{sysname} {release} on {machine}");
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uname {
     /// The system: `Linux`, `FreeBSD`, `Darwin`, `Windows_NT`.

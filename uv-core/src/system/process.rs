@@ -62,6 +62,20 @@ pub fn set_process_title(title: &str) -> io::Result<()> {
 ///
 /// On Unix any number from 19 to -20 can be used; Windows has these six alone, and takes a
 /// number for the nearest that is not higher.
+///
+/// ```
+/// use uv_core::system::priority;
+///
+/// let rising = [
+///     priority::LOW,
+///     priority::BELOW_NORMAL,
+///     priority::NORMAL,
+///     priority::ABOVE_NORMAL,
+///     priority::HIGH,
+///     priority::HIGHEST,
+/// ];
+/// assert!(rising.is_sorted_by(|low, high| low > high), "as for `nice`, less is more");
+/// ```
 pub mod priority {
     /// Runs when nobody else wants to.
     pub const LOW: i32 = 19;

@@ -6,6 +6,17 @@ use std::time::Duration;
 use crate::sys;
 
 /// What a process or a thread has used. What a system does not count is zero.
+///
+/// ```
+/// use uv_core::system::{ResourceUsage, resource_usage};
+///
+/// let before: ResourceUsage = resource_usage()?;
+/// let sum: u64 = (0..1000).sum();
+/// let after = resource_usage()?;
+/// assert!(after.user_time >= before.user_time);
+/// println!("{sum} took {} page faults", after.minor_faults - before.minor_faults);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
     /// Time in programs.

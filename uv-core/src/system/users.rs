@@ -6,6 +6,15 @@ use std::path::PathBuf;
 use crate::sys;
 
 /// A user: what [`current_user`] and [`user`] give.
+///
+/// ```
+/// use uv_core::system::{User, current_user};
+///
+/// match current_user() {
+///     Ok(User { name, home, .. }) => println!("{name} lives in {}", home.display()),
+///     Err(error) => println!("nobody knows this user: {error}"),
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct User {
     /// The name to log in with.
@@ -23,6 +32,15 @@ pub struct User {
 }
 
 /// A group of users: what [`group`] gives.
+///
+/// ```
+/// use uv_core::system::{Group, group};
+///
+/// match group(0) {
+///     Ok(Group { name, members, .. }) => println!("{name} has {} members", members.len()),
+///     Err(error) => println!("{error}"),
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     /// Its name.

@@ -196,6 +196,17 @@ impl FsEvent {
 
     /// Stops watching, at once, and drops the callback. A stopped handle stays so.
     ///
+    /// ```
+    /// use uv_core::{FsEvent, FsEventFlags, Handle, Loop};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let watch = FsEvent::new(&mut lp);
+    /// watch.start(&mut lp, ".", FsEventFlags::empty(), |_, _, _| println!("changed"))?;
+    /// watch.stop(&mut lp)?;
+    /// assert!(!watch.is_active(&lp) && watch.path(&lp).is_none());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.

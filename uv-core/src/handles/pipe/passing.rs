@@ -12,6 +12,33 @@ use crate::streams::{Flags, Write, write_with_handles};
 use crate::sys::{self, PassedKind};
 
 /// What has come over a [`Pipe`] and waits to be taken.
+///
+#[cfg_attr(unix, doc = "```")]
+#[cfg_attr(not(unix), doc = "```ignore")]
+/// use std::net::UdpSocket;
+/// use uv_core::{Handle, Loop, PendingKind, Pipe, RunMode, Stream, Udp, UdpBind};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Pipe::pair(&mut lp)?;
+/// one.enable_passing(&mut lp)?;
+/// other.enable_passing(&mut lp)?;
+///
+/// let udp = Udp::new(&mut lp);
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+/// one.try_write_with_handles(&mut lp, b"take it", &[udp.into()])?;
+/// let address = udp.local_addr(&lp)?;
+/// other.read_start(&mut lp, move |lp, other, bytes| {
+///     assert_eq!(bytes.unwrap(), b"take it");
+///     assert!(!other.has_lost_handles(lp).unwrap());
+///     assert_eq!(other.pending_kind(lp), Some(PendingKind::Udp));
+///     // Not for this loop: to use it by blocking, say.
+///     let socket: UdpSocket = other.take_pending(lp).unwrap().into();
+///     assert_eq!(socket.local_addr().unwrap(), address);
+///     other.close(lp).unwrap();
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PendingKind {

@@ -40,6 +40,31 @@ bitflags! {
 ///     .env("LANG", "C")
 ///     .stdio([Stdio::Ignore, Stdio::Standard(1), Stdio::Standard(2)]);
 /// ```
+///
+/// In surroundings of its own:
+///
+#[cfg_attr(unix, doc = "```")]
+#[cfg_attr(not(unix), doc = "```ignore")]
+/// use uv_core::{Command, Handle, Loop, Pipe, PipeFlags, Process, RunMode, Stdio, Stream};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let output = Pipe::new(&mut lp);
+/// let command = Command::new("/bin/sh")
+///     .arg0("greeter")
+///     .args(["-c", "echo $0 says $WORD${NAME+ to }$NAME in $(pwd)"])
+///     .env_clear()
+///     .envs([("WORD", "hello"), ("NAME", "everybody")])
+///     .env_remove("NAME")
+///     .current_dir("/")
+///     .stdio([Stdio::Ignore, Stdio::Pipe(output, PipeFlags::WRITABLE)]);
+/// Process::spawn(&mut lp, &command, |lp, process, _| process.close(lp).unwrap())?;
+/// output.read_start(&mut lp, |lp, output, bytes| match bytes.unwrap() {
+///     [] => output.close(lp).unwrap(),
+///     bytes => assert_eq!(bytes, b"greeter says hello in /\n"),
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Command<'a> {
     pub(crate) program: OsString,
@@ -156,6 +181,13 @@ impl<'a> Command<'a> {
 
     /// The user that the child runs as. Other groups than the primary one are given up, where
     /// that is permitted. Windows cannot do that: spawning is `Unsupported` there.
+    ///
+    /// ```
+    /// use uv_core::Command;
+    ///
+    /// // As `nobody` of most systems. Only root may do that.
+    /// let command = Command::new("true").uid(65534).gid(65534);
+    /// ```
     #[must_use]
     pub fn uid(mut self, uid: u32) -> Self {
         self.uid = Some(uid);
@@ -176,6 +208,18 @@ impl<'a> Command<'a> {
     ///
     /// The loop still waits for its end; [unreference](crate::Handle::unreference) the handle
     /// to let it go.
+    ///
+    /// ```
+    /// use uv_core::{Command, Handle, Loop, Process};
+    ///
+    /// # if cfg!(windows) { return Ok(()); }
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let command = Command::new("true").detached(true);
+    /// let process = Process::spawn(&mut lp, &command, |_, _, _| {})?;
+    /// process.unreference(&mut lp)?;
+    /// assert!(!lp.alive());
+    /// # std::io::Result::Ok(())
+    /// ```
     #[must_use]
     pub fn detached(self, detached: bool) -> Self {
         self.with(Flags::DETACHED, detached)
@@ -183,6 +227,18 @@ impl<'a> Command<'a> {
 
     /// Passes the arguments on Windows as they are, with spaces between, neither quoted nor
     /// escaped. Means nothing on Unix, as all that follow.
+    ///
+    /// ```
+    /// use uv_core::Command;
+    ///
+    /// // Its own rules for quotes, no window that flashes up, and no other `cmd` by accident.
+    /// let command = Command::new("cmd.exe")
+    ///     .args(["/C", "echo \"hello\" & pause"])
+    ///     .windows_verbatim_arguments(true)
+    ///     .windows_hide_console(true)
+    ///     .windows_hide_gui(true)
+    ///     .windows_exact_name(true);
+    /// ```
     #[must_use]
     pub fn windows_verbatim_arguments(self, verbatim: bool) -> Self {
         self.with(Flags::VERBATIM_ARGUMENTS, verbatim)

@@ -81,6 +81,23 @@ pub enum Stdio<'a> {
 
 impl Stdio<'_> {
     /// The connection of a stream of the same loop, which keeps it too.
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_core::{Command, Handle, Loop, Process, RunMode, Stdio, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (ours, theirs) = Tcp::pair(&mut lp)?;
+    /// let command = Command::new("echo").arg("hello").stdio([Stdio::Ignore, Stdio::stream(theirs)]);
+    /// Process::spawn(&mut lp, &command, |lp, process, _| process.close(lp).unwrap())?;
+    /// theirs.close(&mut lp)?; // The child has it, too.
+    /// ours.read_start(&mut lp, |lp, ours, bytes| match bytes.unwrap() {
+    ///     [] => ours.close(lp).unwrap(),
+    ///     bytes => assert_eq!(bytes, b"hello\n"),
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn stream(stream: impl Stream) -> Stdio<'static> {
         Stdio::Stream(stream.into())
     }

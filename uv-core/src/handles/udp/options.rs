@@ -11,6 +11,28 @@ use crate::sys::{self, datagrams};
 use crate::{Loop, error};
 
 /// What a datagram's header says about congestion (RFC 3168).
+///
+/// ```
+/// # if cfg!(not(target_os = "linux")) { return Ok(()); }
+/// use uv_core::{Ecn, Handle, Loop, RunMode, Udp, UdpBind};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let udp = Udp::new(&mut lp);
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+/// udp.set_ecn(&mut lp, Ecn::Capable0)?;
+/// udp.set_receive_ecn(&mut lp, true)?;
+/// udp.recv_start(&mut lp, |lp, udp, datagram| {
+///     match datagram.unwrap().ecn {
+///         Some(Ecn::Congested) => println!("slow down"),
+///         other => assert_eq!(other, Some(Ecn::Capable0)),
+///     }
+///     udp.close(lp).unwrap();
+/// })?;
+/// let to = udp.local_addr(&lp)?;
+/// udp.try_send(&mut lp, b"hello", to)?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
     /// The sender does not listen.
@@ -36,6 +58,30 @@ impl Ecn {
 }
 
 /// All of these want a socket: [bind](Udp::bind) first.
+///
+/// ```
+/// use std::net::{Ipv4Addr, Ipv6Addr};
+/// use uv_core::{Loop, Udp, UdpBind};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let udp = Udp::new(&mut lp);
+/// assert!(udp.set_ttl(&mut lp, 64).is_err(), "it has no socket yet");
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+/// udp.set_ttl(&mut lp, 64)?;
+/// udp.set_broadcast(&mut lp, true)?;
+///
+/// // To groups of this network, by one interface, and not to this machine.
+/// udp.set_multicast_ttl(&mut lp, 1)?;
+/// udp.set_multicast_interface_v4(&mut lp, Ipv4Addr::LOCALHOST)?;
+/// udp.set_multicast_loop(&mut lp, false)?;
+///
+/// // The same with IPv6, where there is such.
+/// let udp = Udp::new(&mut lp);
+/// if udp.bind(&mut lp, (Ipv6Addr::LOCALHOST, 0).into(), UdpBind::IPV6_ONLY).is_ok() {
+///     udp.set_multicast_interface_v6(&mut lp, 0)?;
+/// }
+/// # std::io::Result::Ok(())
+/// ```
 ///
 /// # Errors
 ///
@@ -169,6 +215,18 @@ impl Udp {
     /// Gets what is sent to a group of IPv6, on the interface with this number, or, if that
     /// is 0, on one of the system's choice. Binds a handle without a socket.
     ///
+    /// ```
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (udp, group) = (Udp::new(&mut lp), "ff02::1234".parse().unwrap());
+    /// match udp.join_multicast_v6(&mut lp, group, 0) {
+    ///     Ok(()) => udp.leave_multicast_v6(&mut lp, group, 0)?,
+    ///     Err(error) => println!("there is no IPv6 here: {error}"),
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// See [above](#errors).
@@ -197,6 +255,20 @@ impl Udp {
     }
 
     /// As [`join_multicast_v4`](Udp::join_multicast_v4), for what `source` sends only.
+    ///
+    /// ```
+    /// use std::net::Ipv4Addr;
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (udp, group) = (Udp::new(&mut lp), Ipv4Addr::new(232, 1, 1, 1));
+    /// let (source, interface) = (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+    /// match udp.join_source_v4(&mut lp, group, source, interface) {
+    ///     Ok(()) => udp.leave_source_v4(&mut lp, group, source, interface)?,
+    ///     Err(error) => println!("not on this interface: {error}"),
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -229,6 +301,19 @@ impl Udp {
 
     /// As [`join_multicast_v6`](Udp::join_multicast_v6), for what `source` sends only. Linux
     /// has it.
+    ///
+    /// ```
+    /// use std::net::Ipv6Addr;
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (udp, group) = (Udp::new(&mut lp), "ff35::1234".parse().unwrap());
+    /// match udp.join_source_v6(&mut lp, group, Ipv6Addr::LOCALHOST, 0) {
+    ///     Ok(()) => udp.leave_source_v6(&mut lp, group, Ipv6Addr::LOCALHOST, 0)?,
+    ///     Err(error) => println!("not here: {error}"),
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -41,6 +41,31 @@ impl<'a> Datagram<'a> {
 
     /// The datagrams that were [put together](Udp::set_coalescing) to this one; itself alone
     /// if none were.
+    ///
+    /// ```
+    /// # if cfg!(not(target_os = "linux")) { return Ok(()); }
+    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (sender, receiver) = (Udp::new(&mut lp), Udp::new(&mut lp));
+    /// sender.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// sender.set_segment_size(&mut lp, 4)?;
+    /// receiver.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// receiver.set_coalescing(&mut lp, true)?;
+    /// let to = receiver.local_addr(&lp)?;
+    /// sender.try_send(&mut lp, b"one two end", to)?; // Three datagrams.
+    ///
+    /// let mut all = Vec::new();
+    /// receiver.recv_start(&mut lp, move |lp, receiver, datagram| {
+    ///     all.extend(datagram.unwrap().segments().map(<[u8]>::to_vec));
+    ///     if all.len() == 3 {
+    ///         assert_eq!(all, [b"one ".to_vec(), b"two ".to_vec(), b"end".to_vec()]);
+    ///         receiver.close(lp).unwrap();
+    ///     }
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let size = self.segment_size.unwrap_or(self.data.len()).max(1);
         // No chunk would be left of an empty datagram.
@@ -50,6 +75,30 @@ impl<'a> Datagram<'a> {
 }
 
 /// Why there is no datagram.
+///
+/// ```
+/// # if cfg!(not(target_os = "linux")) { return Ok(()); }
+/// use std::io::ErrorKind;
+/// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+///
+/// // Nobody is there any more.
+/// let nobody = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let udp = Udp::new(&mut lp);
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::REPORT_ERRORS)?;
+/// udp.recv_start(&mut lp, move |lp, udp, datagram| {
+///     let error = datagram.unwrap_err();
+///     assert!(error.is_report());
+///     assert_eq!(error.destination(), Some(nobody));
+///     assert_eq!(error.offender(), Some(nobody.ip()));
+///     assert_eq!(error.io_error().kind(), ErrorKind::ConnectionRefused);
+///     udp.close(lp).unwrap();
+/// })?;
+/// udp.try_send(&mut lp, b"is anybody there?", nobody)?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Debug)]
 pub struct UdpError {
     error: io::Error,
@@ -186,6 +235,23 @@ impl Udp {
     /// Stops receiving, at once, and drops the callback. A socket that does not receive
     /// stays so.
     ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// udp.recv_start(&mut lp, |lp, udp, datagram| {
+    ///     assert_eq!(datagram.unwrap().data, b"one"); // The other is kept until it is wanted.
+    ///     udp.recv_stop(lp).unwrap();
+    /// })?;
+    /// let to = udp.local_addr(&lp)?;
+    /// udp.try_send_many(&mut lp, &[(b"one", Some(to)), (b"two", Some(to))])?;
+    /// lp.run(RunMode::Default)?;
+    /// assert!(!udp.is_active(&lp));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.
@@ -201,6 +267,24 @@ impl Udp {
     }
 
     /// Truncates datagrams that are longer than this; at first none is.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// udp.set_largest_datagram(&mut lp, 4)?;
+    /// udp.recv_start(&mut lp, |lp, udp, datagram| {
+    ///     let datagram = datagram.unwrap();
+    ///     assert_eq!((datagram.data, datagram.truncated), (&b"hell"[..], true));
+    ///     udp.close(lp).unwrap();
+    /// })?;
+    /// let to = udp.local_addr(&lp)?;
+    /// udp.try_send(&mut lp, b"hello", to)?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -78,6 +78,16 @@ impl Udp {
 
     /// Sends a datagram now or not at all, without a callback.
     ///
+    /// ```
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let peer = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// assert_eq!(udp.try_send(&mut lp, b"hello", peer.local_addr()?)?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `WouldBlock` if the kernel takes none now, or if [sends](Udp::send) wait; else as for
@@ -149,6 +159,19 @@ impl Udp {
     }
 
     /// How many bytes are in sends that have not called back; zero for a stale key.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp};
+    ///
+    /// let peer = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.send(&mut lp, "hello", peer.local_addr()?, |lp, udp, _, _| udp.close(lp).unwrap())?;
+    /// assert_eq!((udp.send_queue_count(&lp), udp.send_queue_size(&lp)), (1, 5));
+    /// lp.run(RunMode::Default)?;
+    /// assert_eq!((udp.send_queue_count(&lp), udp.send_queue_size(&lp)), (0, 0));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn send_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
         lp.udps.get(self.0).map_or(0, |slot| slot.sends.size)
     }
