@@ -52,6 +52,14 @@ pub unsafe trait IoBuf: 'static {
     const ONE_PIECE: bool = false;
 
     /// How many pieces there are.
+    ///
+    /// ```
+    /// use uv_core::IoBuf;
+    ///
+    /// assert_eq!("hello".pieces(), 1);
+    /// let list = vec!["hello", ", ", "world"];
+    /// assert_eq!((list.pieces(), list.piece(2)), (3, b"world".as_slice()));
+    /// ```
     fn pieces(&self) -> usize {
         1
     }
@@ -111,6 +119,14 @@ pub unsafe trait IoBufMut: 'static {
     }
 
     /// A piece; those beyond the last are empty.
+    ///
+    /// ```
+    /// use uv_core::IoBufMut;
+    ///
+    /// let mut list = [vec![0; 4], vec![0; 8]];
+    /// assert_eq!((list.pieces(), list.piece_mut(1).len()), (2, 8));
+    /// assert!(list.piece_mut(2).is_empty());
+    /// ```
     fn piece_mut(&mut self, index: usize) -> &mut [u8] {
         if index == 0 { self.memory() } else { &mut [] }
     }

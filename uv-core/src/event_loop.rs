@@ -519,11 +519,11 @@ impl<B: Backend> Loop<B> {
     /// Takes the loop apart and gives the backend back.
     ///
     /// ```
-    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    /// use uv_core::{Busy, Handle, Loop, RunMode, Timer};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let timer = Timer::new(&mut lp);
-    /// let busy = lp.close().unwrap_err();
+    /// let busy: Busy<_> = lp.close().unwrap_err();
     /// assert_eq!(busy.to_string(), "the loop is busy: 1 handles are open");
     ///
     /// let mut lp = busy.into_loop();

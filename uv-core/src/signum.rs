@@ -16,8 +16,6 @@
 //!     let signal = Signal::new(&mut lp);
 //!     signal.start(&mut lp, number, |lp, _, _| lp.stop())?;
 //! }
-//! let killed = Signal::new(&mut lp).start(&mut lp, signum::SIGKILL, |_, _, _| {});
-//! assert!(killed.is_err(), "that one does not ask");
 //! # std::io::Result::Ok(())
 //! ```
 
@@ -33,7 +31,7 @@ pub const SIGHUP: i32 = 1;
 /// Ctrl-C.
 #[cfg(windows)]
 pub const SIGINT: i32 = 2;
-/// Cannot be watched: for [`kill`](crate::kill).
+/// Can be watched and never comes: for [`kill`](crate::kill).
 #[cfg(windows)]
 pub const SIGKILL: i32 = 9;
 /// Can be watched and never comes.

@@ -131,9 +131,10 @@ pub struct Hints {
 /// ```
 /// use uv_core::dns::{AddrInfo, Hints, SocketType, getaddrinfo};
 ///
-/// let found = getaddrinfo(Some("127.0.0.1"), Some("53"), Hints::default())?;
-/// let for_tcp = |info: &&AddrInfo| info.socket_type == SocketType::Stream;
-/// assert_eq!(found.iter().find(for_tcp).unwrap().address.port(), 53);
+/// let hints = Hints { socket_type: SocketType::Datagram, ..Hints::default() };
+/// for AddrInfo { address, socket_type, .. } in getaddrinfo(Some("127.0.0.1"), Some("53"), hints)? {
+///     assert_eq!((address.port(), socket_type), (53, SocketType::Datagram));
+/// }
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

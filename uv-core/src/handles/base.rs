@@ -112,6 +112,8 @@ macro_rules! handles {
         /// let any: AnyHandle = timer.into();
         /// assert_eq!(any.kind(), "timer");
         /// assert!(any.has_ref(&lp));
+        /// any.close(&mut lp)?;
+        /// assert!(timer.is_closing(&lp));
         /// # std::io::Result::Ok(())
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

