@@ -50,6 +50,8 @@ const MAX_THREADS: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
+    /// How many have started.
+    threads: usize,
     /// Tells the threads when the last clone is gone.
     _end: Arc<End>,
 }
@@ -58,18 +60,17 @@ pub struct Pool {
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
-    threads: usize,
-    /// As many threads as there are cores: no more are woken for jobs that do not block.
-    brief_limit: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     queue: Queue,
     /// Threads that run a job.
     active: usize,
     /// Threads that run brief jobs, and look for more before any of them could wait long.
     brief: usize,
+    /// As many threads as there are cores: no more are woken for jobs that do not block.
+    brief_limit: usize,
     /// Threads that wait for work.
     asleep: usize,
     /// A thread was woken and has not looked at the queue yet.
@@ -88,7 +89,8 @@ impl Drop for End {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, 1 to 1,024, which start at once.
+    /// A pool of `threads` threads, 1 to 1,024, which start at once; of fewer, if the system
+    /// cannot start as many.
     ///
     /// # Errors
     ///
@@ -99,26 +101,19 @@ impl Pool {
             let why = format!("a pool has 1 to {MAX_THREADS} threads, not {threads}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let queue = Queue::new(threads);
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        let brief_limit = cores.min(threads);
-        let state = State { queue, active: 0, brief: 0, asleep: 0, waking: false, ending: false };
-        let shared =
-            Shared { state: Mutex::new(state), work: Condvar::new(), threads, brief_limit };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
         let end = Arc::new(End(Arc::clone(&shared)));
-        for number in 0..threads {
-            let worker = Arc::clone(&shared);
-            let started =
-                thread::Builder::new().name("uv-worker".into()).spawn(move || worker::run(&worker));
-            // A pool with fewer threads than asked for is slower; one without is none.
-            if let Err(error) = started
-                && number == 0
-            {
-                return Err(error);
-            }
-        }
-        Ok(Pool { shared, _end: end })
+        let threads = start(threads, || {
+            let (worker, thread) = (Arc::clone(&shared), thread::Builder::new());
+            thread.name("uv-worker".into()).spawn(move || worker::run(&worker)).map(drop)
+        })?;
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        // Nobody can have submitted anything yet.
+        let mut state = shared.lock();
+        state.brief_limit = cores.min(threads);
+        state.queue.set_threads(threads);
+        drop(state);
+        Ok(Pool { shared, threads, _end: end })
     }
 
     /// The process's pool. It starts when it is first used, with 4 threads, or as many as
@@ -151,9 +146,9 @@ impl Pool {
         Ok(new)
     }
 
-    /// How many threads it has.
+    /// How many threads it has, which may be fewer than were asked for.
     pub fn threads(&self) -> usize {
-        self.shared.threads
+        self.threads
     }
 
     /// How many jobs wait for a thread.
@@ -198,13 +193,26 @@ impl Shared {
     /// Wakes a thread if there is work for it, one sleeps, and none is on its way. Brief jobs
     /// are no work for one more if there is a thread for them on each core.
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
-        let enough = state.brief >= self.brief_limit && state.queue.is_brief();
+        let enough = state.brief >= state.brief_limit && state.queue.is_brief();
         if state.asleep > 0 && !state.waking && !enough && state.queue.has_work() {
             state.waking = true;
             drop(state);
             self.work.notify_one();
         }
     }
+}
+
+/// Starts threads, and returns how many there are. A pool with fewer than were asked for is
+/// slower; one without is none.
+fn start(threads: usize, mut one: impl FnMut() -> io::Result<()>) -> io::Result<usize> {
+    for started in 0..threads {
+        match one() {
+            Ok(()) => {}
+            Err(error) if started == 0 => return Err(error),
+            Err(_) => return Ok(started),
+        }
+    }
+    Ok(threads)
 }
 
 fn size_from(variable: Option<&str>) -> usize {
@@ -226,6 +234,18 @@ mod tests {
         assert_eq!(size_from(Some("0")), 1);
         assert_eq!(size_from(Some("99999")), 1024);
         assert_eq!(size_from(Some("many")), 1);
+    }
+
+    #[test]
+    fn a_pool_knows_how_many_have_started() {
+        let mut left = 3;
+        let mut one = || {
+            left -= 1;
+            if left < 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        };
+        assert_eq!(start(2, &mut one).unwrap(), 2);
+        assert_eq!(start(2, &mut one).unwrap(), 1, "the fourth cannot be started");
+        assert_eq!(start(2, &mut one).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(threads: usize) -> Queue {
-        Queue { slow_limit: threads.div_ceil(2), ..Queue::default() }
+    /// Says how many threads there are.
+    pub(crate) fn set_threads(&mut self, threads: usize) {
+        self.slow_limit = threads.div_ceil(2);
     }
 
     pub(crate) fn push(&mut self, job: Job) {

@@ -86,7 +86,7 @@ impl<'a> Worker<'a> {
         if !first.is_brief() {
             return;
         }
-        let share = (state.queue.len() + 1).div_ceil(self.shared.brief_limit);
+        let share = (state.queue.len() + 1).div_ceil(state.brief_limit);
         if share < 2 || !self.luck.is_to_be_tried() {
             return;
         }
