@@ -592,6 +592,7 @@ macro_rules! __list_of_cases {
                 a_close_cancels_the_connect
                 connections_are_accepted_in_order
                 a_full_backlog_is_told
+                as_many_wait_as_was_said
                 pairs_go_both_ways
                 an_ended_pipe_is_answered
                 one_way_pipes_go_one_way

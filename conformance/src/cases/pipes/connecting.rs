@@ -208,3 +208,28 @@ pub fn a_full_backlog_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     finish(lp);
     Ok(())
 }
+
+/// As many clients as was said may wait to be accepted, all of them connected. Windows has four
+/// unless it is told otherwise; none at all cannot be asked for.
+pub fn as_many_wait_as_was_said<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const CLIENTS: usize = 8;
+    let mut lp = piping_loop(lab)?;
+    let (name, told) = (Name::new(), Log::default());
+    let server = bound_to(&mut lp, &name);
+    assert_eq!(refusal(server.set_pending_instances(&mut lp, 0)), ErrorKind::InvalidInput);
+    server.set_pending_instances(&mut lp, CLIENTS).unwrap();
+    server.listen(&mut lp, CLIENTS as u32, |_, _, result| result.unwrap()).unwrap();
+    let clients: Vec<_> = (0..CLIENTS).map(|_| Pipe::new(&mut lp)).collect();
+    for client in &clients {
+        client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+    }
+    run_until(&mut lp, "all clients", |_| told.len() == CLIENTS);
+    assert_eq!(told.take(), [("connect", "done"); CLIENTS]);
+    for handle in clients.into_iter().chain([server]) {
+        handle.close(&mut lp).unwrap();
+    }
+    let closing = refusal(server.set_pending_instances(&mut lp, CLIENTS));
+    assert_eq!(closing, ErrorKind::InvalidInput);
+    finish(lp);
+    Ok(())
+}

@@ -1,4 +1,4 @@
-//! Point 29: terminals.
+//! Point 31: terminals.
 
 #[cfg(windows)]
 mod consoles;
