@@ -49,8 +49,8 @@
 //!
 //! The module [`libuv`] has a table of all of libuv's functions and what to call here.
 //!
-//! Streams of sockets use the operations of backends that perform them, and readiness
-//! elsewhere; datagrams are received and sent by readiness everywhere.
+//! Sockets, of streams and of datagrams, use the operations of backends that perform them, and
+//! readiness elsewhere; files use a thread [pool](Pool) there. What a program sees is the same.
 //!
 //! # Behaviour
 //!
