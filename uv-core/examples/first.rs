@@ -12,10 +12,10 @@ pub(crate) fn main() -> std::io::Result<()> {
     let mut lp = Loop::with_default_backend()?;
 
     let timer = Timer::new(&mut lp);
-    let (tick, mut ticks) = (Duration::from_millis(10), 0);
+    let (begun, tick, mut ticks) = (lp.now(), Duration::from_millis(10), 0);
     timer.start(&mut lp, tick, tick, move |lp, _| {
         ticks += 1;
-        println!("tick {ticks} at {:?}", lp.now());
+        println!("tick {ticks} after {:?}", lp.now() - begun);
     })?;
 
     let (_, sender) = Channel::new(&mut lp, move |lp: &mut Loop, channel, word: &str| {

@@ -416,11 +416,11 @@ impl<B: Backend> Loop<B> {
     /// timer.start(&mut lp, Duration::from_millis(2), Duration::ZERO, |_, _| println!("due"))?;
     ///
     /// // The other loop: it waits by `poll(2)`, for what it likes and for this one.
-    /// let fd = lp.raw_fd().expect("epoll and kqueue have one").fd();
+    /// let Some(fd) = lp.raw_fd() else { return Ok(()) }; // `select` and `poll` have none.
     /// while lp.alive() {
     ///     // Rounded up, so as not to come too early, again and again.
     ///     let ms = lp.backend_timeout().map_or(-1, |t| t.as_nanos().div_ceil(1_000_000) as i32);
-    ///     let mut watched = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    ///     let mut watched = libc::pollfd { fd: fd.fd(), events: libc::POLLIN, revents: 0 };
     ///     // SAFETY: there is one entry, which outlives the call.
     ///     unsafe { libc::poll(&raw mut watched, 1, ms) };
     ///     lp.run(RunMode::NoWait)?;

@@ -4,23 +4,23 @@
 //! use std::time::Duration;
 //! use uv_core::{Channel, Handle, Loop, RunMode, Timer};
 //!
-//! # fn main() -> std::io::Result<()> {
-//! let mut lp = Loop::with_default_backend()?;
+//! fn main() -> std::io::Result<()> {
+//!     let mut lp = Loop::with_default_backend()?;
 //!
-//! // Tick until the channel below says that it is enough.
-//! let (timer, second) = (Timer::new(&mut lp), Duration::from_millis(1));
-//! timer.start(&mut lp, second, second, |_, _| println!("tick"))?;
+//!     // Tick until the channel below says that it is enough.
+//!     let (timer, tick) = (Timer::new(&mut lp), Duration::from_millis(1));
+//!     timer.start(&mut lp, tick, tick, |_, _| println!("tick"))?;
 //!
-//! let (_, sender) = Channel::new(&mut lp, move |lp, channel, message: String| {
-//!     println!("a thread says: {message}");
-//!     timer.close(lp).unwrap();
-//!     channel.handle().close(lp).unwrap();
-//! });
-//! std::thread::spawn(move || sender.send("enough".into()));
+//!     let (_, sender) = Channel::new(&mut lp, move |lp, channel, message: String| {
+//!         println!("a thread says: {message}");
+//!         timer.close(lp).unwrap();
+//!         channel.handle().close(lp).unwrap();
+//!     });
+//!     std::thread::spawn(move || sender.send("enough".into()));
 //!
-//! lp.run(RunMode::Default)?; // Returns when nothing is left to do.
-//! # Ok(())
-//! # }
+//!     lp.run(RunMode::Default)?; // Returns when nothing is left to do.
+//!     Ok(())
+//! }
 //! ```
 //!
 //! Handles ([`Timer`], [`Poll`], …) are small keys; their state lives in the [`Loop`], and
