@@ -426,6 +426,10 @@ macro_rules! __list_of_cases {
                 a_dropped_loop_drops_what_was_queued
                 thousands_in_flight_end_with_their_loop
                 a_panic_leaves_the_rest
+                a_panic_in_a_reader_stops_it
+                a_panic_in_a_read_leaves_those_behind
+                a_panic_with_late_memory_stops_reading
+                a_panic_in_a_shutdown_leaves_reading
                 idle_streams_let_the_loop_sleep;
             27 tcp:
                 addresses_are_known
@@ -456,6 +460,9 @@ macro_rules! __list_of_cases {
                 connects_are_given_up_by_the_hundred
                 an_address_of_another_family_is_an_error
                 connects_and_accepts_meet
+                a_panic_in_accepting_leaves_the_next
+                a_panic_in_listening_loses_nobody
+                a_panic_in_a_connect_leaves_the_writes
                 a_peer_that_resets_harms_nobody_else
                 a_peer_may_be_gone_before_it_is_accepted
                 a_peer_that_never_reads_is_waited_for

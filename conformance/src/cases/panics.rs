@@ -5,7 +5,6 @@
 //! stream.
 
 use std::io::ErrorKind;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +16,9 @@ use uv_core::{
     RunMode, Timer,
 };
 
-use crate::support::loops::{ZERO, new_loop, run, run_to_the_end, spend};
+use crate::support::loops::{
+    ZERO, new_loop, panic_on_purpose, run, run_to_the_end, spend, unwinds,
+};
 use crate::support::sources::{arrived, send, tcp_pair};
 use crate::support::trace::Trace;
 use crate::{Lab, Verdict};
@@ -29,21 +30,13 @@ type Held = Rc<()>;
 
 /// Panics, and drops what it was given by unwinding.
 fn panic(_held: &Held) -> ! {
-    resume_unwind(Box::new("on purpose"))
+    panic_on_purpose()
 }
 
 /// A callback that panics, with something captured.
 fn panics<T: Backend, H: Handle>(held: &Held) -> impl FnMut(&mut Loop<T>, H) + use<T, H> + 'static {
     let held = Rc::clone(held);
     move |_, _| panic(&held)
-}
-
-/// Asserts that the panic of a callback comes out of a run.
-#[track_caller]
-fn unwinds<T: Backend>(lp: &mut Loop<T>, mode: RunMode) {
-    let result = catch_unwind(AssertUnwindSafe(|| lp.run(mode)));
-    let payload = result.expect_err("the panic comes out of `run`");
-    assert_eq!(payload.downcast_ref(), Some(&"on purpose"), "as it is");
 }
 
 /// Asserts that what the callback captured is gone.
@@ -332,7 +325,7 @@ pub fn leave_a_loop_that_drops<T: Backend>(lab: &Lab<T>) -> Verdict {
     let bad = Prepare::new(&mut lp);
     bad.start(&mut lp, panics(&held)).expect("a prepare");
     unwinds(&mut lp, RunMode::Default);
-    lp.defer(|_| resume_unwind(Box::new("on purpose")));
+    lp.defer(|_| panic_on_purpose());
     unwinds(&mut lp, RunMode::NoWait);
     drop(lp);
     dropped(&held);

@@ -1,5 +1,6 @@
 //! Making and running loops.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use poll_core::Backend;
@@ -29,6 +30,19 @@ pub(crate) fn run_to_the_end<T: Backend>(lp: &mut Loop<T>) {
 #[track_caller]
 pub(crate) fn run<T: Backend>(lp: &mut Loop<T>, mode: RunMode) -> bool {
     lp.run(mode).unwrap_or_else(|error| panic!("run({mode:?}): {error}"))
+}
+
+/// Panics, without a message on the standard error stream.
+pub(crate) fn panic_on_purpose() -> ! {
+    resume_unwind(Box::new("on purpose"))
+}
+
+/// Asserts that the panic of a callback comes out of a run.
+#[track_caller]
+pub(crate) fn unwinds<T: Backend>(lp: &mut Loop<T>, mode: RunMode) {
+    let result = catch_unwind(AssertUnwindSafe(|| lp.run(mode)));
+    let payload = result.expect_err("the panic comes out of `run`");
+    assert_eq!(payload.downcast_ref(), Some(&"on purpose"), "as it is");
 }
 
 /// Keeps the processor busy until the backend's clock has moved by `time`.

@@ -94,6 +94,7 @@ pub(super) fn listen<S: Stream, B: Backend>(
     });
     listener.failed = false;
     listener.has_callback = callback.is_some();
+    let queued = !listener.queue.is_empty();
     let replaced = std::mem::replace(
         &mut listener.callback,
         callback.map(|mut callback| {
@@ -104,6 +105,9 @@ pub(super) fn listen<S: Stream, B: Backend>(
     );
     // One descriptor is kept aside, for when there is none left to accept with.
     lp.reserve.keep();
+    if queued {
+        lp.feed_stream(key);
+    }
     let armed = lp.arm_stream(key);
     if armed.is_err()
         && let Some(slot) = lp.streams.slots.get_mut(key)
@@ -267,8 +271,7 @@ impl<B: Backend> Loop<B> {
         if let Some(request) = listener.requests.pop_front() {
             self.active_requests -= 1;
             let accepted = self.new_stream(kind, Some(socket));
-            request.call(self, (key, Ok(accepted)));
-            return;
+            return self.tell_accepted(request, (key, Ok(accepted)));
         }
         listener.waiting = Some(socket);
         self.tell_listener(key, None);
@@ -312,7 +315,7 @@ impl<B: Backend> Loop<B> {
         match listener.requests.pop_front() {
             Some(request) => {
                 self.active_requests -= 1;
-                request.call(self, (key, Err(error)));
+                self.tell_accepted(request, (key, Err(error)));
             }
             None => self.tell_listener(key, Some(error)),
         }
@@ -324,7 +327,12 @@ impl<B: Backend> Loop<B> {
             && let Some(request) = listener.requests.pop_front()
         {
             self.active_requests -= 1;
-            request.call(self, (key, Err(error::cancelled())));
+            self.tell_accepted(request, (key, Err(error::cancelled())));
         }
+    }
+
+    /// Calls back for a request. The next must not wait for another connection.
+    fn tell_accepted(&mut self, request: Once<B, Accepted>, accepted: Accepted) {
+        self.guarded(accepted.0, Loop::feed_stream, |lp| request.call(lp, accepted));
     }
 }

@@ -278,12 +278,13 @@ impl<B: Backend> Loop<B> {
         if !done.more {
             slot.input = None;
         }
+        // Before anybody is called: a panic must not keep the handle open.
+        self.flight_ended(key);
         match flight.kind {
             OpKind::Accept | OpKind::AcceptMulti => self.accept_done(key, done),
             OpKind::Recv => self.read_done(key, done, flight),
             _ => self.receive_done(key, done),
         }
-        self.flight_ended(key);
         self.rearm_stream(key);
     }
 

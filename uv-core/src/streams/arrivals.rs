@@ -82,7 +82,13 @@ impl<B: Backend> Loop<B> {
             (Err(code), _) => Arrival::Failed(code),
         };
         self.streams.arriving = Some((key, arrival));
-        self.tell_arrivals(key);
+        self.guarded((), |lp, ()| lp.keep_arriving(false), |lp| lp.tell_arrivals(key));
+        self.keep_arriving(unread);
+    }
+
+    /// Nobody has read what has just been received, or a panic came first.
+    #[inline]
+    fn keep_arriving(&mut self, unread: bool) {
         if let Some((key, arrival)) = self.streams.arriving.take() {
             self.operations.told_nobody += usize::from(unread);
             self.keep_arrival(key, arrival);

@@ -166,15 +166,12 @@ impl<B: Backend> Loop<B> {
         self.streams.end_errand(key);
         if failed {
             self.stop_reading(key);
-        }
-        let Some(callback) = callback else { return };
-        self.active_requests -= 1;
-        let mend = |lp: &mut Loop<B>, key| lp.feed_stream(key);
-        self.guarded(key, mend, |lp| callback.call(lp, (key, result)));
-        if failed {
             // Those that were queued meanwhile are told after it.
             self.cancel_transfers(key);
         }
+        let Some(callback) = callback else { return };
+        self.active_requests -= 1;
+        self.guarded(key, Loop::feed_stream, |lp| callback.call(lp, (key, result)));
     }
 
     /// Writes what was queued while connecting.

@@ -447,7 +447,9 @@ impl<B: Backend> Loop<B> {
             slot.flags -= Flags::READABLE | Flags::WRITABLE;
         }
         self.active_requests -= 1;
-        transfer.stored.tell(self, key, result);
+        // Those behind it must not wait for more to come.
+        let stored = transfer.stored;
+        self.guarded(key, Loop::feed_stream, |lp| stored.tell(lp, key, result));
     }
 }
 

@@ -74,7 +74,7 @@ impl<B: Backend> Loop<B> {
         let Some(callback) = callback else { return };
         self.streams.end_errand(key);
         self.active_requests -= 1;
-        callback.call(self, (key, result));
+        self.guarded(key, Loop::feed_stream, |lp| callback.call(lp, (key, result)));
     }
 
     /// The stream is closing.

@@ -328,7 +328,7 @@ impl<B: Backend> Loop<B> {
             let Transfer { stored, moved, error, .. } = transfer;
             let result = error.map_or(Ok(moved), Err);
             // The rest must not wait for more to be done.
-            self.guarded(key, |lp, key| lp.feed_stream(key), |lp| stored.tell(lp, key, result));
+            self.guarded(key, Loop::feed_stream, |lp| stored.tell(lp, key, result));
             if first == last {
                 return;
             }

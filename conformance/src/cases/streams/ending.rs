@@ -1,8 +1,7 @@
-//! How streams end: closed, dropped, or by a panic.
+//! How streams end: closed, or dropped.
 
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use poll_core::Backend;
@@ -240,49 +239,6 @@ pub fn thousands_in_flight_end_with_their_loop<T: Backend>(lab: &Lab<T>) -> Verd
         let end = peer.read_to_end(&mut Vec::new());
         assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "it never ends");
     }
-    Ok(())
-}
-
-/// A panic in a callback comes out of `run`. The requests that were due with it are told by
-/// the next run; a reader that panicked is stopped.
-pub fn a_panic_leaves_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
-    let mut lp = new_loop(lab)?;
-    let (tcp, peer) = connected(&mut lp);
-    let panics =
-        |lp: &mut Loop<T>| catch_unwind(AssertUnwindSafe(|| lp.run(RunMode::Default))).is_err();
-    let told = Log::default();
-    for number in 0..3 {
-        let tell = told.clone();
-        let written = tcp.write(&mut lp, vec![number], move |_, _, _, _| {
-            tell.push(number);
-            assert!(number != 1, "on purpose");
-        });
-        written.unwrap();
-    }
-    assert!(panics(&mut lp));
-    assert_eq!(told.take(), [0, 1]);
-    run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [2]);
-
-    tcp.read_start(&mut lp, |_, _, _| panic!("on purpose")).unwrap();
-    send(&peer, b"x");
-    assert!(panics(&mut lp));
-    assert!(!tcp.is_active(&lp), "reading is over");
-    assert!(!run(&mut lp, RunMode::NoWait), "and nothing else is left");
-
-    for number in 0..3 {
-        let tell = told.clone();
-        let pulled = tcp.read(&mut lp, vec![0], move |_, _, _, _| {
-            tell.push(number);
-            assert!(number != 1, "on purpose");
-        });
-        pulled.unwrap();
-    }
-    let tell = told.clone();
-    tcp.close_with(&mut lp, move |_, _| tell.push(99)).unwrap();
-    assert!(panics(&mut lp));
-    finish(lp);
-    assert_eq!(told.take(), [0, 1, 2, 99], "all are told, and the close at last");
     Ok(())
 }
 

@@ -3,11 +3,13 @@
 mod batching;
 mod ending;
 mod leftovers;
+mod panics;
 mod reading;
 mod writing;
 
 pub use batching::*;
 pub use ending::*;
 pub use leftovers::*;
+pub use panics::*;
 pub use reading::*;
 pub use writing::*;

@@ -4,8 +4,10 @@ mod accepting;
 mod addresses;
 mod connecting;
 mod hardship;
+mod panics;
 
 pub use accepting::*;
 pub use addresses::*;
 pub use connecting::*;
 pub use hardship::*;
+pub use panics::*;

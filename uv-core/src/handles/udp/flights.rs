@@ -128,24 +128,29 @@ impl<B: Backend> Loop<B> {
     /// Tells of a datagram, or keeps it if nobody wants it now.
     #[inline]
     fn datagram_came(&mut self, udp: Udp, piece: Piece) {
-        let Some(slot) = self.udps.get(udp.0) else { return self.recycle(piece) };
-        let unwanted = !slot.receiving;
-        if !slot.held.is_empty() {
-            self.tell_held(udp);
-        }
         self.lend(piece, |lp, bytes| {
             let Some(slot) = lp.udps.get_mut(udp.0) else { return };
             let Some(incoming) = lent::parse(bytes, slot.largest) else { return };
             if slot.receiving && slot.held.is_empty() {
                 lp.tell_received(udp, Ok(Datagram::new(incoming)));
             } else if !slot.base.is_closing() {
-                lp.operations.told_nobody += usize::from(unwanted);
+                lp.operations.told_nobody += usize::from(!slot.receiving);
                 slot.held.push_back(Held::new(incoming));
-                if let Some(flight) = &mut slot.input {
-                    flight.cancel(&mut lp.backend);
-                }
+                lp.tell_after_held(udp);
             }
         });
+    }
+
+    /// Tells of what is held, the latest with it; or ends the operation, if nobody receives.
+    #[cold]
+    fn tell_after_held(&mut self, udp: Udp) {
+        self.tell_held(udp);
+        if let Some(slot) = self.udps.get_mut(udp.0)
+            && !slot.held.is_empty()
+            && let Some(flight) = &mut slot.input
+        {
+            flight.cancel(&mut self.backend);
+        }
     }
 
     /// If the socket is closing and this was its last operation, nothing holds it any more.
