@@ -418,6 +418,8 @@ macro_rules! __list_of_cases {
                 batches_to_a_lost_peer_end
                 a_batched_echo_comes_back_whole
                 an_echo_comes_back_whole
+                an_echo_takes_three_calls
+                batched_answers_share_their_calls
                 closing_cancels_what_waits
                 may_close_in_every_callback
                 may_close_while_connecting

@@ -35,6 +35,14 @@ impl Calls {
         self.counted().map(|(_, count)| count).sum()
     }
 
+    /// How many of them wait, how many read or receive, and how many write or send.
+    pub(crate) fn by_kind(&self) -> [u32; 3] {
+        [WAITS, READS, WRITES].map(|kind| {
+            let of_kind = self.counted().filter(|(number, _)| kind.contains(&&*name(*number)));
+            of_kind.map(|(_, count)| count).sum()
+        })
+    }
+
     fn counted(&self) -> impl Iterator<Item = (usize, u32)> {
         let made = self.by_number.iter().copied().enumerate();
         made.filter(|(number, count)| *count > 0 && !UNCOUNTED.contains(&(*number as libc_long)))
@@ -66,6 +74,25 @@ const UNCOUNTED: [libc_long; 8] = [
     libc::SYS_restart_syscall,
 ];
 
+/// Calls that wait, whatever the backend.
+const WAITS: &[&str] = &[
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "io_uring_enter",
+    "to a modelled kernel",
+];
+
+/// Calls that read, or receive.
+const READS: &[&str] = &["read", "readv", "recvfrom", "recvmsg"];
+
+/// Calls that write, or send.
+const WRITES: &[&str] = &["write", "writev", "sendto", "sendmsg"];
+
 #[cfg(not(target_os = "linux"))]
 fn name(number: usize) -> String {
     format!("#{number}")
@@ -73,9 +100,11 @@ fn name(number: usize) -> String {
 
 #[cfg(target_os = "linux")]
 fn name(number: usize) -> String {
-    const NAMES: [(libc_long, &str); 13] = [
+    const NAMES: [(libc_long, &str); 18] = [
         (libc::SYS_read, "read"),
+        (libc::SYS_readv, "readv"),
         (libc::SYS_write, "write"),
+        (libc::SYS_writev, "writev"),
         (libc::SYS_close, "close"),
         (libc::SYS_ppoll, "ppoll"),
         (libc::SYS_pselect6, "pselect6"),
@@ -86,6 +115,9 @@ fn name(number: usize) -> String {
         (libc::SYS_io_uring_register, "io_uring_register"),
         (libc::SYS_futex, "futex"),
         (libc::SYS_recvfrom, "recvfrom"),
+        (libc::SYS_recvmsg, "recvmsg"),
+        (libc::SYS_sendto, "sendto"),
+        (libc::SYS_sendmsg, "sendmsg"),
         (libc::SYS_getpriority, "to a modelled kernel"),
     ];
     #[cfg(target_arch = "x86_64")]
@@ -309,7 +341,25 @@ mod tracer {
                 Err(skip) => return eprintln!("skip: {}", skip.reason()),
             };
             assert_eq!(calls.by_number[libc::SYS_getppid as usize], 3);
-            assert_eq!(calls.total(), 3, "{calls:?}");
+            assert_eq!((calls.total(), calls.by_kind()), (3, [0; 3]), "{calls:?}");
+        }
+
+        #[test]
+        fn calls_are_told_apart() {
+            let (mut reader, mut writer) = io::pipe().expect("a pipe");
+            let talk = || {
+                let mut memory = [0; 4];
+                for piece in [&b"one"[..], b"two"] {
+                    io::Write::write_all(&mut writer, piece).expect("a pipe that takes it");
+                }
+                reader.read(&mut memory).and_then(|_| reader.read(&mut memory)).expect("a piece");
+                // SAFETY: no descriptor is looked at.
+                unsafe { libc::poll(ptr::null_mut(), 0, 0) };
+            };
+            match count(talk) {
+                Ok(((), calls)) => assert_eq!(calls.by_kind(), [1, 2, 2], "{calls:?}"),
+                Err(skip) => eprintln!("skip: {}", skip.reason()),
+            }
         }
 
         #[test]
