@@ -405,6 +405,12 @@ macro_rules! __list_of_cases {
                 nothing_overtakes_what_is_queued
                 queued_writes_can_be_cancelled
                 a_half_written_write_can_be_cancelled
+                a_write_under_way_can_be_cancelled
+                one_of_several_writes_can_be_cancelled
+                a_cancel_may_come_too_late
+                a_close_follows_a_cancel
+                a_read_under_way_can_be_cancelled
+                a_read_outlives_a_change_of_ways
                 writes_to_a_lost_peer_fail
                 a_shutdown_waits_for_the_queue
                 a_shutdown_happens_once

@@ -145,6 +145,7 @@ pub(crate) fn run_until<T: Backend>(
 /// Runs for a moment in which nothing should happen; returns how many polls that took.
 pub(crate) fn run_a_moment<T: Backend>(lp: &mut Loop<T>) -> u64 {
     let polls = lp.metrics().loop_count();
+    lp.update_time(); // What the case has done since is no part of the moment.
     timer_in(lp, SHORT, |lp, timer| {
         lp.stop();
         timer.close(lp).expect("an open timer");
@@ -184,6 +185,15 @@ impl<R: 'static> Log<(R, &'static str)> {
         &self,
         name: R,
     ) -> impl FnOnce(&mut Loop<T>, S, io::Result<()>, B) + 'static {
+        let log = self.clone();
+        move |_, _, result, _| log.push((name, outcome(&result)))
+    }
+
+    /// A callback of a pulled read that notes `name` and how the read ended.
+    pub(crate) fn pulled<T: Backend, S: Stream, B>(
+        &self,
+        name: R,
+    ) -> impl FnOnce(&mut Loop<T>, S, io::Result<usize>, B) + 'static {
         let log = self.clone();
         move |_, _, result, _| log.push((name, outcome(&result)))
     }

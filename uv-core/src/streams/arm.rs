@@ -282,7 +282,7 @@ impl<B: Backend> Loop<B> {
         self.flight_ended(key);
         match flight.kind {
             OpKind::Accept | OpKind::AcceptMulti => self.accept_done(key, done),
-            OpKind::Recv => self.read_done(key, done, flight),
+            OpKind::Recv => self.read_done(key, done),
             _ => self.receive_done(key, done),
         }
         self.rearm_stream(key);

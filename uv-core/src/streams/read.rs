@@ -9,7 +9,7 @@ use super::transfers::{State, Transfer};
 use super::{Flags, Kind, Passing, Stream, StreamSlot, uninterrupted};
 use crate::buffers::IoBufMut;
 use crate::callback::{Argument, Lending};
-use crate::operations::{Done, Flight};
+use crate::operations::Done;
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
@@ -414,14 +414,18 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The operation that reads for the first request is over.
-    pub(super) fn read_done(&mut self, key: Token, done: Done, flight: Flight) {
+    pub(super) fn read_done(&mut self, key: Token, done: Done) {
         let Some(slot) = self.streams.slots.get(key) else { return };
+        let first = slot.reads.first().and_then(|read| self.streams.transfers.get(read));
         let result = match done.result {
-            Err(sys::ABORTED) if flight.cancelled => Err(error::cancelled()),
-            Err(code) if sys::is_passing(code) => {
-                self.operations.told_nobody += 1;
-                return; // It is started again.
-            }
+            Err(code) if sys::is_passing(code) => match first {
+                Some(read) if read.cancelled => Err(error::cancelled()),
+                _ => {
+                    // It is read in another way now, or started again.
+                    self.operations.told_nobody += 1;
+                    return;
+                }
+            },
             Err(code) => Err(io::Error::from_raw_os_error(code)),
             Ok(count) => Ok(count),
         };

@@ -1,6 +1,7 @@
 //! Point 26: streams, which carry bytes both ways in order.
 
 mod batching;
+mod cancelling;
 mod costs;
 mod ending;
 mod leftovers;
@@ -9,6 +10,7 @@ mod reading;
 mod writing;
 
 pub use batching::*;
+pub use cancelling::*;
 pub use costs::*;
 pub use ending::*;
 pub use leftovers::*;
