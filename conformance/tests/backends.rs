@@ -2,7 +2,8 @@
 //!
 //! On Linux kqueue runs over a model, with the rules of today's BSDs and with the
 //! strictest of older ones. Backends that perform operations run twice: with them, and by
-//! readiness alone.
+//! readiness alone. io_uring runs once more with sends that are not copied, whose memory it holds
+//! for longer than they take.
 
 // `--cfg libkqueue` is poll-kqueue's; see there.
 #![allow(unexpected_cfgs)]
@@ -21,6 +22,13 @@ conformance::suite!(uring, poll_uring::Uring::new);
 
 #[cfg(target_os = "linux")]
 conformance::suite!(uring_ready, || poll_uring::Uring::new().map(Limited::to_readiness));
+
+#[cfg(target_os = "linux")]
+conformance::suite!(uring_lent, || {
+    let mut uring = poll_uring::Uring::new()?;
+    uring.set_zero_copy(Some(64));
+    Ok(uring)
+});
 
 #[cfg(unix)]
 conformance::suite!(kqueue, poll_kqueue::Kqueue::new);

@@ -210,7 +210,8 @@ impl Uring {
     /// Such a send ends only when the network has let go of the memory: its first `Done` says
     /// how it went, its last that the memory is free. It pays for large sends through network
     /// cards that can take memory where it lies. To the same machine the kernel copies all the
-    /// same, later, and the send costs more. Kernels before 6.0 copy always.
+    /// same, later, and the send costs more. Kernels before 6.0 copy always, and so do sockets
+    /// that cannot do otherwise, of which Unix domain sockets are some; there a send costs two.
     ///
     /// ```
     /// # let mut uring = match poll_uring::Uring::new() {
@@ -279,7 +280,7 @@ impl Backend for Uring {
                 }
                 other => (other?, false),
             };
-            again |= self.polls.has_doubts();
+            again |= self.polls.has_doubts() || self.ops.any_refused();
             let over = left == Some(Duration::ZERO) && !again;
             if woken || !whole || over || events.len() > before {
                 self.settle_outside();
@@ -391,6 +392,9 @@ impl Uring {
         {
             self.ring.register_eventfd(outside.as_raw_fd())?;
             self.outside_registered = true;
+        }
+        if self.ops.any_refused() {
+            self.ops.copy_refused(&mut self.ring)?;
         }
         self.polls.flush(&mut self.ring)
     }

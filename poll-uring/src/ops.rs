@@ -23,6 +23,19 @@ pub(crate) struct Ops {
     headers: Vec<Header>,
     /// Sends of so many bytes are not copied, if any.
     pub(crate) zero_copy: Option<u32>,
+    /// Sends in flight that are not copied.
+    lent: Table<LentSend>,
+    /// Those of them that their sockets have refused, and that nobody has at the moment.
+    refused: Vec<Token>,
+}
+
+/// A send that is not copied. Not all sockets can do that: Unix domain sockets do not.
+#[derive(Debug)]
+struct LentSend {
+    /// The same, copied.
+    copied: squeue::Entry,
+    /// The socket cannot: when the kernel has let go of the memory it is copied.
+    refused: bool,
 }
 
 /// What must be known of an operation until its end. Each idle connection has one.
@@ -136,6 +149,12 @@ impl Ops {
             // What was kept for another went with it.
             let _ = self.kept.insert(token, kept);
         }
+        if let Op::Send { source, buf } = *op
+            && self.lends(ring, buf)
+        {
+            let copied = send(source, buf).build().user_data(UserData::Operation(token).to_u64());
+            let _ = self.lent.insert(token, LentSend { copied, refused: false });
+        }
         // SAFETY: the caller keeps what the operation names, and `kept` the header, until the
         // last completion.
         unsafe { self.queue(ring, token, flight, entry) }
@@ -174,9 +193,7 @@ impl Ops {
     fn entry(&mut self, ring: &Ring, op: Op, kept: &mut Option<Kept>) -> Option<squeue::Entry> {
         Some(match op {
             Op::Send { source, buf } => {
-                if self.zero_copy.is_some_and(|least| buf.len >= least)
-                    && ring.has(opcode::SendZc::CODE)
-                {
+                if self.lends(ring, buf) {
                     let entry = opcode::SendZc::new(fd(source), buf.ptr.as_ptr(), buf.len);
                     entry.flags(libc::MSG_NOSIGNAL).build()
                 } else {
@@ -200,9 +217,54 @@ impl Ops {
         })
     }
 
+    /// True if a send is not to be copied.
+    #[inline]
+    fn lends(&self, ring: &Ring, buf: RawBuf) -> bool {
+        self.zero_copy.is_some_and(|least| buf.len >= least) && ring.has(opcode::SendZc::CODE)
+    }
+
+    /// True if sends are to go again.
+    pub(crate) fn any_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Has sends copied whose sockets cannot do without.
+    #[cold]
+    pub(crate) fn copy_refused(&mut self, ring: &mut Ring) -> io::Result<()> {
+        while let Some(&token) = self.refused.last() {
+            let cancelled = self.flights.get(token).is_none_or(|flight| flight.cancelled);
+            match self.lent.get(token).filter(|_| !cancelled) {
+                // SAFETY: whoever asked for it keeps the memory until its end, which was not told.
+                Some(lent) => unsafe { ring.push(&lent.copied) }?,
+                None => {
+                    ring.tell(Completion::of(UserData::Operation(token), -libc::ECANCELED));
+                }
+            }
+            self.refused.pop();
+            self.lent.remove(token);
+        }
+        Ok(())
+    }
+
+    /// True if a completion says that a socket cannot send without a copy, or that the memory of
+    /// such a send is free: nobody is to hear of that.
+    #[cold]
+    fn is_refused(&mut self, token: Token, done: &Completion) -> bool {
+        let Some(lent) = self.lent.get_mut(token) else { return false };
+        lent.refused |= done.result == -libc::EOPNOTSUPP;
+        let refused = lent.refused;
+        if refused && !done.more() {
+            self.refused.push(token);
+        }
+        refused
+    }
+
     /// The operation is over. What was kept for it may serve the next.
     #[inline]
     fn forget(&mut self, token: Token) {
+        if !self.lent.is_empty() {
+            self.lent.remove(token);
+        }
         if self.flights.remove(token).is_some_and(|flight| flight.keeps())
             && let Some(Kept::Header(header)) = self.kept.remove(token)
         {
@@ -224,6 +286,10 @@ impl Ops {
 
     /// Queues a cancel for each operation.
     pub(crate) fn cancel_all(&mut self, ring: &mut Ring) -> io::Result<()> {
+        // The kernel has none of these.
+        while let Some(token) = self.refused.pop() {
+            self.forget(token);
+        }
         if ring.has_cancel_any() {
             return ring.push_quietly(opcode::AsyncCancel2::new(CancelBuilder::any()).build());
         }
@@ -237,6 +303,9 @@ impl Ops {
         done: Completion,
         groups: &mut Groups,
     ) -> Option<Event> {
+        if !self.lent.is_empty() && self.is_refused(token, &done) {
+            return None;
+        }
         let flight = self.flights.get(token)?;
         let lent = groups.lend(flight.group, &done);
         let result = match usize::try_from(done.result) {
@@ -286,7 +355,9 @@ impl Ops {
     }
 
     /// The ring is gone: has each operation told that it was cancelled, by the new one.
-    pub(crate) fn start_over(&self, ring: &mut Ring) {
+    pub(crate) fn start_over(&mut self, ring: &mut Ring) {
+        self.refused.clear();
+        self.lent = Table::default();
         for (token, _) in self.flights.iter() {
             ring.tell(Completion::of(UserData::Operation(token), -libc::ECANCELED));
         }

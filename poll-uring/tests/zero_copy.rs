@@ -3,7 +3,9 @@
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::Duration;
 
 use poll_core::{Backend, Event, Op, RawBuf, RawSource, Token};
 use poll_uring::Uring;
@@ -56,4 +58,47 @@ fn large_sends_say_how_they_went_and_then_free_their_memory() {
     drop(uring);
     near.shutdown(std::net::Shutdown::Write).unwrap();
     assert!(reader.join().unwrap() == memory, "as it was");
+}
+
+/// Unix domain sockets cannot send so: what they are sent is copied, and ends once.
+#[test]
+fn sockets_that_cannot_are_sent_copies() {
+    let mut uring = match Uring::new() {
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+            return eprintln!("skip: {error}");
+        }
+        other => other.unwrap(),
+    };
+    uring.set_zero_copy(Some(1));
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let (memory, mut events) = (vec![7; 1000], Vec::new());
+    let (source, buf) = (RawSource::of(&near), RawBuf::sending(&memory));
+    let [first, second] = [0, 1].map(|index| Token::new(index, 0));
+    // SAFETY: the memory and the socket outlive the backend.
+    unsafe { uring.submit(first, Op::Send { source, buf }) }.unwrap();
+    uring.wait(None, &mut events).unwrap();
+    let sent = Event::Done { token: first, result: Ok(1000), more: false, lent: None };
+    assert_eq!(events, [sent]);
+    far.read_exact(&mut [0; 1000]).unwrap();
+
+    // The other end is full: a copy waits, and can be cancelled.
+    near.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut &near, &memory).is_ok() {}
+    // SAFETY: as above.
+    unsafe { uring.submit(second, Op::Send { source, buf }) }.unwrap();
+    events.clear();
+    uring.wait(Some(Duration::from_millis(10)), &mut events).unwrap();
+    assert_eq!(events, [], "it waits for room");
+    uring.cancel(second).unwrap();
+    uring.wait(None, &mut events).unwrap();
+    let cancelled = Err(libc::ECANCELED);
+    let end = Event::Done { token: second, result: cancelled, more: false, lent: None };
+    assert_eq!(events, [end]);
+
+    // One that goes with its backend.
+    // SAFETY: as above.
+    unsafe { uring.submit(first, Op::Send { source, buf }) }.unwrap();
+    events.clear();
+    uring.wait(Some(Duration::ZERO), &mut events).unwrap();
+    drop(uring);
 }
