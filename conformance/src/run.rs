@@ -42,6 +42,7 @@ const ALONE: &[&str] = &[
     "surroundings",
     "tcp::a_thousand_connections_at_once",
     "tcp::a_write_of_a_gibibyte_goes_in_pieces",
+    "tcp::hardship_leaves_no_descriptor",
     "tcp::no_descriptor_is_left_behind",
     "tcp::out_of_descriptors_turns_peers_away",
     "tcp::ten_thousand_connections_at_once",

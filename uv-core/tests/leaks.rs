@@ -7,6 +7,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use uv_core::backends::Auto;
@@ -106,6 +107,198 @@ fn round(backend: Auto, close: bool) {
     }
 }
 
+/// A loop with a listener that takes whoever comes, and lets them speak.
+fn listening(backend: Auto) -> (Loop<Auto>, Tcp, SocketAddr) {
+    let mut lp = Loop::new(backend);
+    let server = Tcp::new(&mut lp);
+    server.bind(&mut lp, any_port(), BindFlags::empty()).unwrap();
+    let listening = server.listen(&mut lp, 1024, |lp, server, result| {
+        result.unwrap();
+        let peer = server.accept(lp).unwrap();
+        let reading = peer.read_start(lp, |lp, peer, bytes| {
+            if !matches!(bytes, Ok([_, ..])) {
+                peer.close(lp).unwrap();
+            }
+        });
+        reading.unwrap();
+    });
+    listening.unwrap();
+    let address = server.local_addr(&lp).unwrap();
+    (lp, server, address)
+}
+
+/// Runs until there are so many handles.
+fn run_down_to(lp: &mut Loop<Auto>, handles: usize) {
+    while lp.walk().len() > handles {
+        lp.run(RunMode::Once).unwrap();
+    }
+}
+
+/// Peers that reset their connections, some before they are accepted.
+fn resets(backend: Auto) {
+    let (mut lp, server, address) = listening(backend);
+    for number in 0..10 {
+        let peer = socket2::Socket::from(TcpStream::connect(address).unwrap());
+        if number % 2 == 0 {
+            lp.run(RunMode::NoWait).unwrap();
+        }
+        peer.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+    for _ in 0..20 {
+        lp.run(RunMode::NoWait).unwrap();
+    }
+    run_down_to(&mut lp, 1);
+    server.close(&mut lp).unwrap();
+    lp.run(RunMode::Default).unwrap();
+}
+
+/// Peers that never read: one write is cancelled, one ends with its stream, one with the loop.
+fn never_reads(backend: Auto) {
+    let mut lp = Loop::new(backend);
+    for number in 0..3 {
+        let (one, _other) = Tcp::pair(&mut lp).unwrap();
+        let write = one.write(&mut lp, vec![1; TOO_MUCH], |_, _, _, _| {}).unwrap();
+        lp.run(RunMode::NoWait).unwrap();
+        match number {
+            0 => drop(write.cancel(&mut lp).unwrap()),
+            1 => one.close(&mut lp).unwrap(),
+            _ => {}
+        }
+        lp.run(RunMode::NoWait).unwrap();
+    }
+}
+
+/// A large write in pieces, which arrives.
+fn pieces(backend: Auto) {
+    let (mut lp, server, address) = listening(backend);
+    let client = Tcp::new(&mut lp);
+    let pieces = vec![Arc::<[u8]>::from(vec![1; TOO_MUCH / 16]); 64];
+    let connected = move |lp: &mut Loop<Auto>, client: Tcp, result: std::io::Result<()>| {
+        result.unwrap();
+        let written = client.write(lp, pieces, |lp, client, result, _| {
+            result.unwrap();
+            client.close(lp).unwrap();
+        });
+        written.unwrap();
+    };
+    client.connect(&mut lp, address, connected).unwrap();
+    run_down_to(&mut lp, 1);
+    server.close(&mut lp).unwrap();
+    lp.run(RunMode::Default).unwrap();
+}
+
+/// Many at once, of which half go and half stay until the loop does.
+fn many(backend: Auto) {
+    const MANY: usize = 200;
+    let (mut lp, _, address) = listening(backend);
+    let clients: Vec<_> = (0..MANY).map(|_| Tcp::new(&mut lp)).collect();
+    for client in &clients {
+        let speak = |lp: &mut Loop<Auto>, client: Tcp, result: std::io::Result<()>| {
+            // Some are closed before they are told.
+            if result.is_ok() {
+                client.write(lp, "hello", |_, _, _, _| {}).unwrap();
+            }
+        };
+        client.connect(&mut lp, address, speak).unwrap();
+    }
+    while lp.walk().len() < 2 * MANY + 1 {
+        lp.run(RunMode::Once).unwrap();
+    }
+    clients.iter().step_by(2).for_each(|client| client.close(&mut lp).unwrap());
+    run_down_to(&mut lp, MANY + 1);
+}
+
+/// A connect to nowhere that is given up, one that is under way when the loop goes, and one
+/// that nobody answers.
+fn nowhere(backend: Auto) {
+    let mut lp = Loop::new(backend);
+    let nobody = std::net::TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    // Reserved for documentation: nobody is there.
+    let documented = SocketAddr::from(([192, 0, 2, 1], 9));
+    for (number, to) in [documented, nobody, documented].into_iter().enumerate() {
+        let client = Tcp::new(&mut lp);
+        // Without a network it is refused at once.
+        let begun = client.connect(&mut lp, to, |_, _, _| {}).is_ok();
+        if begun {
+            client.write(&mut lp, vec![1; 1000], |_, _, _, _| {}).unwrap();
+        }
+        lp.run(RunMode::NoWait).unwrap();
+        if number == 0 {
+            client.close(&mut lp).unwrap();
+            lp.run(RunMode::NoWait).unwrap();
+        }
+    }
+}
+
+/// Streams that are closed in each of their callbacks.
+fn closes(backend: Auto) {
+    let mut lp = Loop::new(backend);
+    for number in 0..5 {
+        let (one, other) = Tcp::pair(&mut lp).unwrap();
+        other.try_write(&mut lp, &[1; 1000]).unwrap();
+        let held = vec![1_u8; 1000];
+        let end = move |lp: &mut Loop<Auto>, one: Tcp| {
+            assert!(!held.is_empty());
+            one.close(lp).unwrap();
+            other.close(lp).unwrap();
+        };
+        match number {
+            0 => one.read_start(&mut lp, move |lp, one, _| end(lp, one)).unwrap(),
+            1 => {
+                let alloc = |_: &mut Loop<Auto>, _, _| vec![0; 10];
+                one.read_start_with(&mut lp, alloc, move |lp, one, _, _| end(lp, one)).unwrap();
+            }
+            2 => drop(one.read(&mut lp, vec![0; 10], move |lp, one, _, _| end(lp, one))),
+            3 => drop(one.write(&mut lp, vec![0; 10], move |lp, one, _, _| end(lp, one))),
+            _ => one.shutdown(&mut lp, move |lp, one, _| end(lp, one)).unwrap(),
+        }
+    }
+    lp.run(RunMode::Default).unwrap();
+    assert!(lp.walk().is_empty(), "all is closed");
+}
+
+/// Out of descriptors, those who wait are turned away.
+#[cfg(unix)]
+fn exhausted(backend: Auto) {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is a valid place for the answer.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut before) }, 0);
+    let few = libc::rlimit { rlim_cur: 100, ..before };
+    // SAFETY: a valid limit, only read.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &few) }, 0);
+    // Operations go by the limit of the time when they are started.
+    let (mut lp, server, address) = listening(backend);
+    lp.run(RunMode::NoWait).unwrap();
+    let _peers = [(); 3].map(|()| TcpStream::connect(address).unwrap());
+    let some = std::net::UdpSocket::bind(any_port()).unwrap();
+    let all: Vec<_> = std::iter::from_fn(|| some.try_clone().ok()).collect();
+    for _ in 0..20 {
+        lp.run(RunMode::NoWait).unwrap();
+    }
+    assert_eq!(lp.walk().len(), 1, "nobody was accepted");
+    drop(all);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &before) }, 0);
+    server.close(&mut lp).unwrap();
+    lp.run(RunMode::Default).unwrap();
+}
+
+type Hardship = (&'static str, fn(Auto));
+
+/// What may happen to streams, by name.
+const HARDSHIPS: &[Hardship] = &[
+    ("endings, all closed", |backend| round(backend, true)),
+    ("endings, dropped", |backend| round(backend, false)),
+    ("resets", resets),
+    ("peers that never read", never_reads),
+    ("a write in pieces", pieces),
+    ("many at once", many),
+    ("connects to nowhere", nowhere),
+    ("closing in callbacks", closes),
+    #[cfg(unix)]
+    ("no descriptors", exhausted),
+];
+
 #[test]
 fn no_memory_is_left_behind() {
     for name in Auto::NAMES {
@@ -117,16 +310,14 @@ fn no_memory_is_left_behind() {
             }
             Err(error) => panic!("{name}: {error}"),
         }
-        // What is made once and kept for the whole process is made now.
-        for close in [true, false, true] {
-            round(Auto::named(name).unwrap(), close);
+        for (what, happens) in HARDSHIPS {
+            // What is made once and kept for the whole process is made now.
+            (0..2).for_each(|_| happens(Auto::named(name).unwrap()));
+            let before = BYTES.load(Ordering::SeqCst);
+            (0..5).for_each(|_| happens(Auto::named(name).unwrap()));
+            let left = BYTES.load(Ordering::SeqCst) - before;
+            assert!(before > 0, "whoever gets here has allocated something");
+            assert_eq!(left, 0, "{name}, {what}: bytes are left after 5 loops came and went");
         }
-        let before = BYTES.load(Ordering::SeqCst);
-        for number in 0..10 {
-            round(Auto::named(name).unwrap(), number % 2 == 0);
-        }
-        let left = BYTES.load(Ordering::SeqCst) - before;
-        assert!(before > 0, "whoever gets here has allocated something");
-        assert_eq!(left, 0, "{name}: bytes are left after 10 loops came and went");
     }
 }

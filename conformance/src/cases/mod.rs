@@ -479,6 +479,7 @@ macro_rules! __list_of_cases {
                 a_thousand_connections_at_once
                 ten_thousand_connections_at_once
                 out_of_descriptors_turns_peers_away
+                hardship_leaves_no_descriptor
                 no_descriptor_is_left_behind;
             28 udp:
                 a_socket_is_made_when_it_is_needed

@@ -13,8 +13,10 @@ use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
 #[cfg(unix)]
 use uv_core::{Poll, PollEvents};
 
+use crate::cases::streams::{may_close_in_every_callback, may_close_while_connecting};
 use crate::support::limits::{
-    leaves_no_descriptor, need_descriptors, use_up_descriptors, with_few_descriptors,
+    leaves_no_descriptor, leaves_no_descriptor_behind, need_descriptors, use_up_descriptors,
+    with_few_descriptors,
 };
 use crate::support::loops::{new_loop, run};
 use crate::support::observe::SOON;
@@ -160,6 +162,10 @@ pub fn a_large_write_goes_in_pieces<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// A write of one GiB in a thousand pieces, which are all the same memory, leaves piece by
 /// piece: nothing of it is copied, and no more is kept than was given.
 pub fn a_write_of_a_gibibyte_goes_in_pieces<T: Backend>(lab: &Lab<T>) -> Verdict {
+    leaves_no_descriptor_behind(lab, || write_a_gibibyte(lab))
+}
+
+fn write_a_gibibyte<T: Backend>(lab: &Lab<T>) -> Verdict {
     const PIECE: usize = 1 << 20;
     const PIECES: usize = 1024;
     let mut lp = new_loop(lab)?;
@@ -207,6 +213,10 @@ pub fn a_write_of_a_gibibyte_goes_in_pieces<T: Backend>(lab: &Lab<T>) -> Verdict
 
 /// A thousand connections of one loop with itself, all open at once: each is echoed to.
 pub fn a_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    leaves_no_descriptor_behind(lab, || connect_a_thousand(lab))
+}
+
+fn connect_a_thousand<T: Backend>(lab: &Lab<T>) -> Verdict {
     const CONNECTIONS: usize = 1_000;
     need_descriptors(2 * CONNECTIONS as u64 + 100)?;
     let mut lp = new_loop(lab)?;
@@ -261,6 +271,11 @@ pub fn a_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// Ten thousand connections with another process, all open at once: each is echoed to.
 #[cfg(unix)]
 pub fn ten_thousand_connections_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    leaves_no_descriptor_behind(lab, || connect_ten_thousand(lab))
+}
+
+#[cfg(unix)]
+fn connect_ten_thousand<T: Backend>(lab: &Lab<T>) -> Verdict {
     use crate::support::child::Child;
 
     const CONNECTIONS: usize = 10_000;
@@ -324,7 +339,7 @@ pub fn ten_thousand_connections_at_once<T: Backend>(_lab: &Lab<T>) -> Verdict {
 /// Out of descriptors, a listener turns away those who wait, so that they know and the loop
 /// does not spin. It accepts again when there are descriptors.
 pub fn out_of_descriptors_turns_peers_away<T: Backend>(lab: &Lab<T>) -> Verdict {
-    with_few_descriptors(64, || turning_away(lab))?
+    leaves_no_descriptor_behind(lab, || with_few_descriptors(64, || turning_away(lab))?)
 }
 
 fn turning_away<T: Backend>(lab: &Lab<T>) -> Verdict {
@@ -359,6 +374,21 @@ fn turning_away<T: Backend>(lab: &Lab<T>) -> Verdict {
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
+}
+
+/// Neither peers that misbehave, nor connects to nowhere, nor closing in every callback leaves a
+/// descriptor.
+pub fn hardship_leaves_no_descriptor<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let cases: [fn(&Lab<T>) -> Verdict; 7] = [
+        a_peer_that_resets_harms_nobody_else,
+        a_peer_may_be_gone_before_it_is_accepted,
+        a_peer_that_never_reads_is_waited_for,
+        a_large_write_goes_in_pieces,
+        super::a_connect_to_nowhere_can_be_given_up,
+        may_close_in_every_callback,
+        may_close_while_connecting,
+    ];
+    cases.iter().try_for_each(|case| leaves_no_descriptor_behind(lab, || case(lab)))
 }
 
 /// However connections come and go, and however their loop ends, no descriptor is left.
