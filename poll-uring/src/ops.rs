@@ -385,8 +385,13 @@ fn cancel(token: Token) -> squeue::Entry {
 
 /// True if the kernel performs operations of this kind.
 pub(crate) fn supports(probe: &Probe, kind: OpKind) -> bool {
+    is_performed(kind, |code| probe.is_supported(code))
+}
+
+/// True if a kernel that has these operations performs those of this kind.
+fn is_performed(kind: OpKind, has: impl Fn(u8) -> bool) -> bool {
     let needed = needed(kind);
-    !needed.is_empty() && needed.iter().all(|&code| probe.is_supported(code))
+    !needed.is_empty() && needed.iter().all(|&code| has(code))
 }
 
 /// The kernel's operations that a kind needs. Multishot variants are flags, for which
@@ -569,6 +574,39 @@ mod tests {
     fn every_operation_of_linux_names_what_it_needs() {
         let of_linux = OpKind::ALL.iter().filter(|&&kind| kind != OpKind::ConnectNamedPipe);
         assert!(of_linux.into_iter().all(|&kind| !needed(kind).is_empty()));
+    }
+
+    /// What a kernel performs that has these operations.
+    fn performed(has: impl Fn(u8) -> bool) -> Vec<OpKind> {
+        OpKind::ALL.iter().copied().filter(|kind| is_performed(*kind, &has)).collect()
+    }
+
+    #[test]
+    fn older_kernels_perform_less() {
+        let all = performed(|_| true);
+        assert_eq!(all.len(), OpKind::ALL.len() - 1, "all but what is of Windows");
+        assert_eq!(performed(|_| false), [], "a kernel whose probe knows nothing");
+        let missing = |without: &[u8]| -> Vec<OpKind> {
+            let left = performed(|code| !without.contains(&code));
+            all.iter().copied().filter(|kind| !left.contains(kind)).collect()
+        };
+        // Linux 5.19, where receives had no multishot yet, and 5.18, nor had accepts.
+        let receives = [OpKind::RecvMulti, OpKind::RecvMsgMulti];
+        assert!(receives.iter().all(|kind| missing(&[opcode::SendZc::CODE]).contains(kind)));
+        assert_eq!(missing(&[opcode::SendZc::CODE]).len(), 2);
+        assert_eq!(missing(&[opcode::Socket::CODE]), [OpKind::AcceptMulti]);
+        // Without the operation itself none of its kinds is performed.
+        let accepts = missing(&[opcode::Accept::CODE]);
+        assert!(accepts.contains(&OpKind::Accept) && accepts.contains(&OpKind::AcceptMulti));
+        assert_eq!(missing(&[opcode::Ftruncate::CODE]), [OpKind::Ftruncate], "Linux 6.8");
+        // Vectored reads are older than those of one buffer (5.6): both are needed.
+        assert_eq!(missing(&[opcode::Read::CODE]), [OpKind::Read]);
+        assert_eq!(missing(&[opcode::Readv::CODE]), [OpKind::Read]);
+    }
+
+    #[test]
+    fn a_kernel_that_was_not_probed_performs_nothing() {
+        assert!(OpKind::ALL.iter().all(|kind| !supports(&Probe::new(), *kind)));
     }
 
     #[test]

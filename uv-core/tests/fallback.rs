@@ -2,7 +2,7 @@
 //! the same.
 #![cfg(target_os = "linux")]
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::Command;
@@ -10,7 +10,9 @@ use std::rc::Rc;
 
 use uv_core::backends::{Auto, Uring};
 use uv_core::poll_core::{Backend, Limited, OpKind};
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{
+    BindFlags, Datagram, Handle, Loop, RunMode, Stream, Tcp, Udp, UdpBind, UdpError, fs,
+};
 
 /// Set in a child process: what the filter says to io_uring's calls.
 const CHILD: &str = "UV_CORE_TEST_FORBIDDEN";
@@ -72,25 +74,160 @@ fn pull<B: Backend>(lp: &mut Loop<B>, client: Tcp, buffer: Vec<u8>, count: Rc<Ce
     read.unwrap();
 }
 
-/// Each older kernel lacks something; whatever it is, readiness does it.
+/// Connects to somebody, to nobody, and to somebody by a handle that is closed meanwhile.
+fn connect_on<B: Backend>(mut lp: Loop<B>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let told = Rc::new(RefCell::new(Vec::new()));
+    for (name, to) in [
+        ("somebody", listener.local_addr().unwrap()),
+        ("nobody", nobody),
+        ("closed", listener.local_addr().unwrap()),
+    ] {
+        let (client, told) = (Tcp::new(&mut lp), Rc::clone(&told));
+        let connected = move |lp: &mut Loop<B>, client: Tcp, result: std::io::Result<()>| {
+            told.borrow_mut().push((name, result.map_err(|error| error.raw_os_error()).err()));
+            if !client.is_closing(lp) {
+                client.close(lp).unwrap();
+            }
+        };
+        client.connect(&mut lp, to, connected).unwrap();
+        if name == "closed" {
+            client.close(&mut lp).unwrap();
+        }
+    }
+    assert!(!lp.run(RunMode::Default).unwrap());
+    let mut told = told.take();
+    told.sort_unstable();
+    let expected = [
+        ("closed", Some(Some(libc::ECANCELED))),
+        ("nobody", Some(Some(libc::ECONNREFUSED))),
+        ("somebody", None),
+    ];
+    assert_eq!(told, expected);
+    assert!(lp.close().is_ok());
+}
+
+/// Datagrams go back and forth between several pairs: alone, in lists, and with an address.
+fn datagrams_on<B: Backend>(mut lp: Loop<B>) {
+    const PAIRS: usize = 3;
+    const ROUNDS: usize = 20;
+    let count = Rc::new(Cell::new(0));
+    for _ in 0..PAIRS {
+        let [server, client] = [(); 2].map(|()| {
+            let udp = Udp::new(&mut lp);
+            udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty()).unwrap();
+            udp
+        });
+        let answer = |lp: &mut Loop<B>, server: Udp, got: Result<Datagram<'_>, UdpError>| {
+            let got = got.unwrap();
+            let halves = got.data.split_at(got.data.len() / 2);
+            let halves = [halves.0.to_vec(), halves.1.to_vec()];
+            server.send(lp, halves, got.from, |_, _, result, _| result.unwrap()).unwrap();
+            if got.data == b"last" {
+                server.close(lp).unwrap();
+            }
+        };
+        server.recv_start(&mut lp, answer).unwrap();
+        let address = server.local_addr(&lp).unwrap();
+        client.connect(&mut lp, address).unwrap();
+        let (count, mut left) = (Rc::clone(&count), ROUNDS);
+        let ask = move |lp: &mut Loop<B>, client: Udp, got: Result<Datagram<'_>, UdpError>| {
+            count.set(count.get() + 1);
+            left -= 1;
+            match (got.unwrap().data, left) {
+                (b"last", 0) => client.close(lp).unwrap(),
+                (b"ping", _) => {
+                    let next: &str = if left == 1 { "last" } else { "ping" };
+                    client.send(lp, next, None, |_, _, result, _| result.unwrap()).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        client.recv_start(&mut lp, ask).unwrap();
+        client.send(&mut lp, "ping", None, |_, _, result, _| result.unwrap()).unwrap();
+    }
+    assert!(!lp.run(RunMode::Default).unwrap());
+    assert_eq!(count.get(), PAIRS * ROUNDS);
+    assert!(lp.close().is_ok());
+}
+
+/// Writes a file, reads it, renames it, looks at it, removes it.
+fn files_on<B: Backend>(mut lp: Loop<B>) {
+    let dir = fs::mkdtemp(std::env::temp_dir().join("fallback-XXXXXX")).perform().unwrap();
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    let options = fs::OpenOptions::new().read(true).write(true).create(true);
+    let done = Rc::new(Cell::new(false));
+    let (is_done, inside) = (Rc::clone(&done), dir.join("inside"));
+    let opened = move |lp: &mut Loop<B>, file: std::io::Result<fs::File>| {
+        let file = file.unwrap();
+        let lists = vec![vec![7; SIZE], vec![8; SIZE]];
+        let write = fs::write_at(&file, lists, 0).start(lp, move |lp, (written, _)| {
+            assert_eq!(written.unwrap(), 2 * SIZE);
+            let read = fs::read_at(&file, vec![0; 2 * SIZE], 0);
+            let read = read.start(lp, move |lp, (count, bytes)| {
+                assert_eq!(count.unwrap(), 2 * SIZE);
+                assert!(bytes[..SIZE].iter().all(|byte| *byte == 7));
+                fs::ftruncate(&file, 5).start(lp, |_, result| result.unwrap()).unwrap();
+                fs::mkdir(&inside, 0o700).start(lp, |_, result| result.unwrap()).unwrap();
+                let rename = fs::rename(&from, &to).start(lp, move |lp, result| {
+                    result.unwrap();
+                    let stat = fs::stat(&to).start(lp, move |lp, stat| {
+                        assert!(stat.unwrap().is_file());
+                        fs::close(file).start(lp, |_, result| result.unwrap()).unwrap();
+                        let unlinked = move |_: &mut Loop<B>, result: std::io::Result<()>| {
+                            result.unwrap();
+                            is_done.set(true);
+                        };
+                        fs::unlink(&to).start(lp, unlinked).unwrap();
+                    });
+                    stat.unwrap();
+                });
+                rename.unwrap();
+            });
+            read.unwrap();
+        });
+        write.unwrap();
+    };
+    fs::open(&dir.join("from"), options).start(&mut lp, opened).unwrap();
+    assert!(!lp.run(RunMode::Default).unwrap());
+    assert!(done.get(), "all of it was done");
+    fs::rmdir(dir.join("inside")).perform().unwrap();
+    fs::rmdir(dir).perform().expect("nothing is left");
+    assert!(lp.close().is_ok());
+}
+
+/// Each older kernel lacks something; whatever it is, readiness does it, or a call, or a thread.
 #[test]
 fn what_a_kernel_does_not_perform_readiness_does() {
     let Ok(_) = Uring::new().inspect_err(|error| eprintln!("skip: {error}")) else { return };
     type Kernel = (&'static str, fn(OpKind) -> bool);
-    let kernels: [Kernel; 7] = [
+    let kernels: [Kernel; 11] = [
         ("all that there is", |_| true),
         ("Linux 5.19", |kind| !matches!(kind, OpKind::RecvMulti | OpKind::RecvMsgMulti)),
         ("Linux 5.11", |kind| {
             !matches!(kind, OpKind::AcceptMulti | OpKind::RecvMulti | OpKind::RecvMsgMulti)
         }),
         ("sends alone", |kind| kind == OpKind::Send),
-        ("receives alone", |kind| matches!(kind, OpKind::Recv | OpKind::RecvMulti)),
+        ("sends of lists alone", |kind| kind == OpKind::SendMsg),
+        ("receives alone", |kind| {
+            matches!(kind, OpKind::Recv | OpKind::RecvMulti | OpKind::RecvMsgMulti)
+        }),
         ("accepts alone", |kind| matches!(kind, OpKind::Accept)),
+        ("connects alone", |kind| kind == OpKind::Connect),
+        ("all but connects and sends of lists", |kind| {
+            !matches!(kind, OpKind::Connect | OpKind::SendMsg)
+        }),
+        ("reads and writes of files alone", |kind| matches!(kind, OpKind::Read | OpKind::Write)),
         ("nothing", |_| false),
     ];
     for (name, performs) in kernels {
         eprintln!("{name}");
-        echo_on(Loop::new(Limited::new(Uring::new().unwrap(), performs)));
+        let loop_of_then = || Loop::new(Limited::new(Uring::new().unwrap(), performs));
+        echo_on(loop_of_then());
+        connect_on(loop_of_then());
+        datagrams_on(loop_of_then());
+        files_on(loop_of_then());
     }
 }
 
