@@ -189,7 +189,7 @@ fn files_on<B: Backend>(mut lp: Loop<B>) {
         });
         write.unwrap();
     };
-    fs::open(&dir.join("from"), options).start(&mut lp, opened).unwrap();
+    fs::open(dir.join("from"), options).start(&mut lp, opened).unwrap();
     assert!(!lp.run(RunMode::Default).unwrap());
     assert!(done.get(), "all of it was done");
     fs::rmdir(dir.join("inside")).perform().unwrap();

@@ -397,6 +397,7 @@ macro_rules! __list_of_cases {
                 pulled_reads_all_see_the_end
                 late_memory_comes_back_exactly_once
                 late_memory_may_be_missing
+                late_memory_may_be_for_nothing
                 what_is_no_connection_is_refused
                 writes_call_back_in_order
                 writes_hand_their_buffers_back
@@ -445,6 +446,7 @@ macro_rules! __list_of_cases {
                 impossible_addresses_are_refused
                 link_local_addresses_find_their_link
                 ipv6_takes_ipv4_unless_told_not_to
+                an_address_is_free_after_its_connections
                 several_share_a_reused_port
                 options_reach_the_socket
                 a_handle_takes_one_socket

@@ -142,7 +142,7 @@ pub trait Stream: Handle + StreamKey {
     }
 
     /// As [`read_start`](Stream::read_start), into memory that `alloc` provides when there is
-    /// something to read. It is advised how much would be good.
+    /// something to read. It is advised how much would be good: 64 KiB.
     ///
     /// Each call of `alloc` is followed by exactly one of `callback`, with the buffer and how
     /// many of its bytes were filled, 0 being the end of file. `WouldBlock` if nothing was
@@ -270,7 +270,7 @@ pub trait Stream: Handle + StreamKey {
         write::write(self, lp, buf, callback)
     }
 
-    /// Writes what can be written at once, and returns how much that was.
+    /// Writes what can be written at once, and returns how much that was: 0 of no bytes.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Reading: pushed, pulled, and into memory that comes late.
+//! Reading: pushed and pulled.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::rc::Rc;
@@ -495,66 +495,6 @@ pub fn pulled_reads_all_see_the_end<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(told.take(), [(0, 0), (1, 0), (2, 0)]);
     tcp.close(&mut lp).unwrap();
     finish(lp);
-    Ok(())
-}
-
-/// Memory that is allocated late comes back to exactly one callback, even if the allocation
-/// stops the reading or closes the stream.
-pub fn late_memory_comes_back_exactly_once<T: Backend>(lab: &Lab<T>) -> Verdict {
-    for (how, expected) in [("read", "done"), ("stop", "cancelled"), ("close", "cancelled")] {
-        let mut lp = new_loop(lab)?;
-        let (tcp, peer) = connected(&mut lp);
-        send(&peer, b"hello");
-        let told = Log::default();
-        let (tell, note) = (told.clone(), told.clone());
-        let alloc = move |lp: &mut Loop<T>, tcp: Tcp, advised: usize| {
-            note.push("alloc");
-            match how {
-                "stop" => tcp.read_stop(lp).unwrap(),
-                "close" => tcp.close(lp).unwrap(),
-                _ => {}
-            }
-            vec![0; advised]
-        };
-        tcp.read_start_with(&mut lp, alloc, move |lp, tcp, result, buffer| {
-            assert!(!buffer.is_empty(), "some size is advised");
-            tell.push(outcome(&result));
-            assert!(result.is_err() || buffer[..result.unwrap()] == *b"hello");
-            if !tcp.is_closing(lp) {
-                tcp.close(lp).unwrap();
-            }
-        })
-        .unwrap();
-        finish(lp);
-        assert_eq!(told.take(), ["alloc", expected], "{how}");
-    }
-    Ok(())
-}
-
-/// If there is no memory for a read, that is told, and reading goes on.
-pub fn late_memory_may_be_missing<T: Backend>(lab: &Lab<T>) -> Verdict {
-    let mut lp = new_loop(lab)?;
-    let (tcp, peer) = connected(&mut lp);
-    send(&peer, b"hello");
-    let told = Log::default();
-    let (tell, mut asked) = (told.clone(), 0);
-    let alloc = move |_: &mut Loop<T>, _, _| {
-        asked += 1;
-        vec![0; if asked < 3 { 0 } else { 16 }]
-    };
-    tcp.read_start_with(&mut lp, alloc, move |lp, tcp, result, buffer| {
-        tell.push(result.is_ok());
-        match result {
-            Ok(count) => {
-                assert_eq!(buffer[..count], *b"hello", "nothing is lost");
-                tcp.close(lp).unwrap();
-            }
-            Err(_) => assert!(tcp.is_active(lp) && tcp.is_readable(lp), "reading goes on"),
-        }
-    })
-    .unwrap();
-    finish(lp);
-    assert_eq!(told.take(), [false, false, true]);
     Ok(())
 }
 

@@ -129,6 +129,8 @@ pub fn trying_to_write_never_queues<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(tcp.try_write(&mut lp, b"abc").unwrap(), 3);
     let pieces = [IoSlice::new(b"de"), IoSlice::new(b""), IoSlice::new(b"f")];
     assert_eq!(tcp.try_write_vectored(&mut lp, &pieces).unwrap(), 3);
+    assert_eq!(tcp.try_write(&mut lp, b"").unwrap(), 0, "nothing is written at once");
+    assert_eq!(tcp.try_write_vectored(&mut lp, &[]).unwrap(), 0, "of no buffers, too");
     assert!(fill_up(&mut lp, tcp) > 0);
     assert_eq!(tcp.write_queue_size(&lp), 0);
     assert!(!lp.alive(), "there is no request");

@@ -127,6 +127,32 @@ pub fn ipv6_takes_ipv4_unless_told_not_to<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
+/// An address can be bound again at once, though connections of its last listener, which has closed
+/// them first, linger in the kernel.
+pub fn an_address_is_free_after_its_connections<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (server, address) = bound(&mut lp);
+    let mut bound = Some(server);
+    for round in 0..3 {
+        let server = bound.take().unwrap_or_else(|| {
+            let server = Tcp::new(&mut lp);
+            server.bind(&mut lp, address, BindFlags::empty()).unwrap();
+            server
+        });
+        let listening = server.listen(&mut lp, 8, |lp, server, result| {
+            result.unwrap();
+            server.accept(lp).unwrap().close(lp).unwrap();
+            server.close(lp).unwrap();
+        });
+        listening.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let mut peer = TcpStream::connect(address).unwrap();
+        run_to_the_end(&mut lp);
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0, "the server ends it first");
+    }
+    finish(lp);
+    Ok(())
+}
+
 /// Listeners that say so share a port, and each connection reaches one of them.
 pub fn several_share_a_reused_port<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut lp = new_loop(lab)?;
