@@ -356,7 +356,8 @@ impl Backend for Uring {
 
     fn has_changes(&self) -> bool {
         let unknown_outside = !self.outside_registered && self.waker.outside().is_some();
-        self.polls.has_changes() || self.ring.has_unsubmitted() || unknown_outside
+        let queued = self.polls.has_changes() || self.ops.any_refused();
+        queued || self.ring.has_unsubmitted() || unknown_outside
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
