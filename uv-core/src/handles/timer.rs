@@ -157,11 +157,12 @@ impl Timer {
         callback: impl FnMut(&mut Loop<B>, Timer) + 'static,
     ) -> io::Result<()> {
         let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
-        match Plain::new(callback) {
-            Ok(plain) if repeat.is_zero() => self.start_plain(lp, deadline, plain),
-            Ok(plain) => self.start_own(lp, deadline, repeat, plain.into()),
-            Err(callback) => self.start_own(lp, deadline, repeat, Repeated::new(callback)),
-        }
+        let callback = match Plain::new(callback) {
+            Ok(plain) if repeat.is_zero() => return self.start_plain(lp, deadline, plain),
+            Ok(plain) => plain.into(),
+            Err(callback) => Repeated::new(callback),
+        };
+        self.start_own(lp, deadline, repeat, callback)
     }
 
     /// With very many timers it counts how few instructions this takes, so nothing is called.
@@ -175,7 +176,7 @@ impl Timer {
         let slots = lp.timers.slots.as_mut();
         let slot = open(slots, self)?;
         let Some(action) = lp.timers.actions.find_plain(slot.action, callback) else {
-            return self.start_new_plain(lp, deadline, callback);
+            return self.start_with(lp, deadline, |actions, key| actions.set_plain(key, callback));
         };
         slot.action = action;
         slot.base.start(&mut lp.active_handles);
@@ -183,22 +184,7 @@ impl Timer {
         Ok(())
     }
 
-    #[inline(never)]
-    fn start_new_plain<B: Backend>(
-        self,
-        lp: &mut Loop<B>,
-        deadline: u64,
-        callback: Plain<B, Timer>,
-    ) -> io::Result<()> {
-        let slots = lp.timers.slots.as_mut();
-        let slot = open(slots, self)?;
-        slot.base.start(&mut lp.active_handles);
-        lp.timers.actions.set_plain(&mut slot.action, callback);
-        lp.timers.wheel.schedule(slots, self.0.index(), deadline);
-        Ok(())
-    }
-
-    #[inline(never)]
+    /// Starts the timer with a callback that is its own, or that repeats.
     fn start_own<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -206,10 +192,23 @@ impl Timer {
         repeat: Duration,
         callback: Repeated<B, Timer>,
     ) -> io::Result<()> {
+        self.start_with(lp, deadline, |actions, key| {
+            actions.set(key, nanoseconds(repeat), callback);
+        })
+    }
+
+    /// Starts the timer with another action, which `set` gives it.
+    #[inline(never)]
+    fn start_with<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        deadline: u64,
+        set: impl FnOnce(&mut Actions<B>, &mut ActionKey),
+    ) -> io::Result<()> {
         let slots = lp.timers.slots.as_mut();
         let slot = open(slots, self)?;
         slot.base.start(&mut lp.active_handles);
-        lp.timers.actions.set(&mut slot.action, nanoseconds(repeat), callback);
+        set(&mut lp.timers.actions, &mut slot.action);
         lp.timers.wheel.schedule(slots, self.0.index(), deadline);
         Ok(())
     }
