@@ -597,7 +597,7 @@ mod tests {
     /// So many that slots are crowded, and become the line.
     #[test]
     fn a_crowd_agrees_with_a_sorted_list() {
-        agrees_with_a_sorted_list(1_000, 29..31, if cfg!(miri) { 2_000 } else { 10_000 });
+        agrees_with_a_sorted_list(1_000, 29..31, if cfg!(miri) { 300 } else { 10_000 });
     }
 
     /// Random starts, stops and passes of time against a sorted list. Deadlines are so many bits
@@ -646,6 +646,9 @@ mod tests {
                 assert!(next <= first && next.is_some() == first.is_some());
             }
         }
-        assert_eq!(lines > 0, timers >= u64::from(*CROWD.start()), "lines: {lines}");
+        // Miri has no time for so many timers; the test above is for it.
+        if !cfg!(miri) {
+            assert_eq!(lines > 0, timers >= u64::from(*CROWD.start()), "lines: {lines}");
+        }
     }
 }
