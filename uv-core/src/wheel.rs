@@ -160,6 +160,18 @@ impl Wheel {
     ) {
         let Some(&node) = nodes.node(index) else { return };
         self.leave(nodes, node);
+        self.put_in(nodes, index, deadline);
+    }
+
+    /// Schedules a timer that is not scheduled.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
+        debug_assert!(nodes.node(index).is_some_and(|node| node.prev == OUT));
+        self.put_in(nodes, index, deadline);
+    }
+
+    #[inline(always)]
+    fn put_in(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
         let deadline = deadline.max(self.reached);
         if deadline < self.next {
             self.next = deadline;

@@ -165,7 +165,8 @@ impl Timer {
         self.start_own(lp, deadline, repeat, callback)
     }
 
-    /// With very many timers it counts how few instructions this takes, so nothing is called.
+    /// With very many timers it counts how few instructions this takes: a timer that is not
+    /// started, and gets the callback that others have, is started without calling anything.
     #[inline(never)]
     fn start_plain<B: Backend>(
         self,
@@ -175,13 +176,16 @@ impl Timer {
     ) -> io::Result<()> {
         let slots = lp.timers.slots.as_mut();
         let slot = open(slots, self)?;
-        let Some(action) = lp.timers.actions.find_plain(slot.action, callback) else {
-            return self.start_with(lp, deadline, |actions, key| actions.set_plain(key, callback));
-        };
-        slot.action = action;
-        slot.base.start(&mut lp.active_handles);
-        lp.timers.wheel.schedule(slots, self.0.index(), deadline);
-        Ok(())
+        match lp.timers.actions.find_plain(slot.action, callback) {
+            Some(action) if !slot.base.is_active() => {
+                slot.action = action;
+                slot.base.start(&mut lp.active_handles);
+                lp.timers.wheel.enter(slots, self.0.index(), deadline);
+                Ok(())
+            }
+            Some(action) => self.start_with(lp, deadline, |_, key| *key = action),
+            None => self.start_with(lp, deadline, |actions, key| actions.set_plain(key, callback)),
+        }
     }
 
     /// Starts the timer with a callback that is its own, or that repeats.

@@ -24,8 +24,10 @@ const _: () = assert!(size_of::<Slot>() == 32);
 /// In the stamp of a slot that has a timer.
 const LIVE: u32 = 1 << 31;
 const END: u32 = u32::MAX;
-/// So much more memory is asked for at a time as timers become many: 64 KiB.
+/// As timers become many, memory for so many more is asked for at a time: 64 KiB of it.
 const STEP: usize = 2048;
+/// As they become very many, it is for a quarter of those that there are, up to so many: 1 MiB.
+const MAX_STEP: usize = 16 * STEP;
 
 fn stamp_of(key: Token) -> u32 {
     key.generation() | LIVE
@@ -40,20 +42,21 @@ pub(super) struct Slots {
     at_hand: usize,
     /// The first free slot; each names the next. `END` if there is none.
     free: u32,
-    live: usize,
+    /// How many are free.
+    vacant: usize,
 }
 
 impl Slots {
     pub(super) fn new() -> Slots {
-        Slots { all: Vec::new(), at_hand: 0, free: END, live: 0 }
+        Slots { all: Vec::new(), at_hand: 0, free: END, vacant: 0 }
     }
 
     /// A timer that is not started, under a key that no other has had.
     #[inline]
     pub(super) fn insert(&mut self, base: Base) -> Token {
-        self.live += 1;
         let free = self.free;
         if let Some(slot) = self.all.get_mut(free as usize) {
+            self.vacant -= 1;
             let key = Token::new(free, slot.stamp);
             self.free = slot.action;
             *slot = Slot { node: Node::OUT, base, stamp: stamp_of(key), action: actions::NONE };
@@ -81,7 +84,7 @@ impl Slots {
             self.at_hand += room.len();
             return;
         }
-        let next = room.len().min(STEP);
+        let next = room.len().min((self.at_hand / 4).clamp(STEP, MAX_STEP));
         sys::fault_in(&mut room[..next]);
         self.at_hand += next;
     }
@@ -121,12 +124,12 @@ impl Slots {
         slot.stamp = key.next().generation();
         let action = std::mem::replace(&mut slot.action, free);
         self.free = key.index();
-        self.live -= 1;
+        self.vacant += 1;
         Some(action)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.live
+        self.all.len() - self.vacant
     }
 
     pub(super) fn bases(&self) -> impl Iterator<Item = (Token, Base)> {
