@@ -128,6 +128,9 @@ pub(crate) struct Wheel {
     levels: u16,
     /// The time the wheel has reached. No deadline is before it.
     reached: u64,
+    /// The deadline that was placed last, and its slot: timers that are started together often
+    /// have one deadline.
+    placed: (u64, u32),
     /// The next deadline, or `UNKNOWN`.
     next: u64,
     /// The line: timers of a crowded slot that time has entered, in order. Those that were
@@ -144,6 +147,7 @@ impl Wheel {
             occupied: [0; LEVELS],
             levels: 0,
             reached: 0,
+            placed: (0, 0),
             next: UNKNOWN,
             line: Vec::new(),
             left_line: 0,
@@ -301,6 +305,7 @@ impl Wheel {
             self.expire_slot(nodes, top, digit, expired);
         }
         self.reached = now;
+        self.placed = (now, digit_of(now, 0) as u32);
         if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
             self.enter_slot(nodes, top, digit_now, expired);
         }
@@ -367,14 +372,19 @@ impl Wheel {
 
     #[inline]
     fn link(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
-        let (level, digit) = place_of(self.reached, deadline);
-        let slot = &mut self.slots[level * SLOTS + digit];
+        if deadline != self.placed.0 {
+            let (level, digit) = place_of(self.reached, deadline);
+            self.placed = (deadline, (level * SLOTS + digit) as u32);
+        }
+        let place = self.placed.1 as usize;
+        let slot = &mut self.slots[place];
         let last = std::mem::replace(&mut slot.last, index);
         slot.len += 1;
         match nodes.node_mut(last) {
             Some(last) => last.next = index,
             None => {
                 slot.first = index;
+                let (level, digit) = (place / SLOTS, place % SLOTS);
                 self.occupied[level] |= 1 << digit;
                 self.levels |= 1 << level;
             }
