@@ -40,6 +40,7 @@
 //! | `udp` | ping-pong | round trips of datagrams; what is lost is sent again and told of |
 //! | | flood | more datagrams than anyone can take: received, sent |
 //! | `files` | | reads and looks at files |
+//! | `spawn` | children | programs that end at once, started one after the other |
 //! | `memory` | timer, handles, idle connection | bytes of each |
 //! | `calls` | system calls, allocations | of a TCP server, for each request |
 //!
@@ -129,6 +130,7 @@ pub mod servers;
 pub mod stats;
 pub mod suite;
 pub mod suites;
+mod temporary;
 #[cfg(target_os = "linux")]
 mod trace;
 

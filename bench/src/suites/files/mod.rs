@@ -6,17 +6,15 @@ mod libuv;
 #[cfg(unix)]
 mod threads;
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
 use crate::suite::{Count, Entrants, Figure, Sample, Scenario, Suite, Unit, Who};
 use crate::suites::Scale;
+use crate::temporary::Temporary;
 
 /// Requests under way at any time.
 const IN_FLIGHT: u64 = 64;
@@ -41,7 +39,7 @@ enum Request {
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
     let count = scale.pick(500, 40_000, 150_000);
-    let file = Rc::new(Temporary::new());
+    let file = Rc::new(Temporary::new("files", &vec![7; PIECE * PIECES as usize]));
     let read = "4 KiB of a file that is cached are read into memory that is used again, at \
                 one place after the other: 64 in flight, at once, on 4 threads or on the ring";
     let on_threads = "the same, by 4 threads in any case";
@@ -98,35 +96,6 @@ struct Requests {
 impl OnBackend for Requests {
     fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
         core::run(make()?, self.file.path(), self.request, self.count)
-    }
-}
-
-/// A file of known content, removed at the end.
-struct Temporary(io::Result<PathBuf>);
-
-impl Temporary {
-    fn new() -> Temporary {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("bench-files-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let content = vec![7; PIECE * PIECES as usize];
-        Temporary(fs::write(&path, content).map(|()| path))
-    }
-
-    fn path(&self) -> io::Result<&Path> {
-        match &self.0 {
-            Ok(path) => Ok(path),
-            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Ok(path) = &self.0 {
-            let _ = fs::remove_file(path);
-        }
     }
 }
 

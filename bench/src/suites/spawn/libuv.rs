@@ -3,9 +3,10 @@
 use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
-use super::PROGRAM;
 use crate::clock::Stopwatch;
 use crate::libuv::{self, Loop, Memory, sys};
 use crate::suite::{Reading, Sample};
@@ -19,9 +20,9 @@ struct Work {
     done: u64,
 }
 
-pub(super) fn run(children: u64) -> io::Result<Sample> {
+pub(super) fn run(program: &Path, children: u64) -> io::Result<Sample> {
     let process = Memory::<sys::uv_process_t>::new(1);
-    let program = CString::new(PROGRAM)?;
+    let program = CString::new(program.as_os_str().as_bytes())?;
     let arguments = [program.as_ptr().cast_mut(), ptr::null_mut()];
     let work = Box::into_raw(Box::new(Work { program, arguments, left: children, done: 0 }));
     let lp = Loop::new()?;
