@@ -13,7 +13,8 @@ use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
 /// Connections that one readiness event accepts at the most, so that many who connect do not
-/// starve those who are connected.
+/// starve those who are connected; or as many as there are events in the turn, if that is more,
+/// so that those do not starve who connect.
 const ACCEPTS_PER_EVENT: usize = 64;
 
 /// What a stream has besides once it listens.
@@ -182,14 +183,18 @@ impl<B: Backend> Loop<B> {
 
     /// There are connections, or the listener has failed. Accepts one while they come one by
     /// one, and all, up to a limit, when [many](crate::crowd) come at a time and are taken.
+    ///
+    /// In a turn with many events there may be so many others that the listener is not among the
+    /// next ones, and to look in vain costs little beside them. So it always looks.
     pub(super) fn accept_ready(&mut self, key: Token) {
-        let turn = self.turn;
+        let (turn, events) = (self.turn, self.operations.events.len());
         let Some(listener) = self.listener(key) else { return };
-        if !listener.crowd.is_to_look(turn) {
+        if !listener.crowd.is_to_look(turn) && events < ACCEPTS_PER_EVENT {
             self.accept_next(key);
             return;
         }
-        let accepted = (0..ACCEPTS_PER_EVENT).take_while(|_| self.accept_next(key)).count();
+        let most = events.max(ACCEPTS_PER_EVENT);
+        let accepted = (0..most).take_while(|_| self.accept_next(key)).count();
         if let Some(listener) = self.listener(key) {
             listener.crowd.found(accepted);
         }
