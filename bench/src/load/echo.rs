@@ -25,14 +25,15 @@ pub(crate) struct Echo {
     pub(crate) bytes: usize,
     /// How many of each connection's requests are in flight.
     pub(crate) depth: usize,
-    /// Each connection does at least this many before anything is measured, if that does not
-    /// take too long.
+    /// Each connection does at least so many under load before anything is measured, if that does
+    /// not take too long.
     pub(crate) least: u64,
 }
 
 /// Loads the server for the window.
 pub(crate) fn echo(server: &ServerProcess, plan: Echo, window: Window) -> io::Result<Outcome> {
     let mut clients = Clients::connect(server, plan, window.check)?;
+    clients.load()?;
     clients.run_until(|clients, begun| {
         let warm_up = begun.elapsed();
         let enough = warm_up >= window.warm_up && clients.slowest() >= plan.least;
@@ -66,13 +67,14 @@ pub(crate) struct Counted {
 /// are not counted.
 pub(crate) fn counted(server: &mut ServerProcess, plan: Echo) -> io::Result<Counted> {
     let mut clients = Clients::connect(server, plan, true)?;
+    clients.load()?;
     clients.run_until(|clients, _| clients.slowest() >= plan.least)?;
     clients.settle()?;
     server.counters()?;
     let tracer = Tracer::attach(server.id());
     let before = clients.answered;
     for _ in 0..plan.least {
-        clients.again()?;
+        clients.send(1)?;
         clients.settle()?;
     }
     let requests = clients.answered - before;
@@ -87,9 +89,7 @@ pub(crate) fn counted(server: &mut ServerProcess, plan: Echo) -> io::Result<Coun
 
 /// Connections that have had one answer each and stay open until this is dropped.
 pub(crate) fn idle(server: &ServerProcess, plan: Echo) -> io::Result<Clients> {
-    let mut clients = Clients::connect(server, plan, true)?;
-    clients.settle()?;
-    Ok(clients)
+    Clients::connect(server, plan, true)
 }
 
 /// Connections with requests in flight.
@@ -108,7 +108,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Connects, and sends the first requests.
+    /// Connects, and has one request of each connection answered: whoever accepts them one by one
+    /// is done with it then.
     fn connect(server: &ServerProcess, plan: Echo, check: bool) -> io::Result<Clients> {
         let epoll = Epoll::new()?;
         let mut connections = Vec::with_capacity(plan.connections);
@@ -130,13 +131,8 @@ impl Clients {
             settling: false,
             latencies: Latencies::default(),
         };
-        for number in 0..plan.connections {
-            let now_ns = clients.epoch.elapsed().as_nanos() as u64;
-            for _ in 0..plan.depth {
-                clients.connections[number].request(plan.bytes, now_ns);
-            }
-            clients.flush(number)?;
-        }
+        clients.send(1)?;
+        clients.settle()?;
         Ok(clients)
     }
 
@@ -145,12 +141,19 @@ impl Clients {
         self.connections.len()
     }
 
-    /// Sends one request on each connection, once all are settled.
-    fn again(&mut self) -> io::Result<()> {
+    /// From now on each connection has as many requests in flight as planned.
+    fn load(&mut self) -> io::Result<()> {
         self.settling = false;
+        self.send(self.plan.depth)
+    }
+
+    /// Sends so many requests on each connection, once all are settled.
+    fn send(&mut self, count: usize) -> io::Result<()> {
         for number in 0..self.connections.len() {
             let now_ns = self.epoch.elapsed().as_nanos() as u64;
-            self.connections[number].request(self.plan.bytes, now_ns);
+            for _ in 0..count {
+                self.connections[number].request(self.plan.bytes, now_ns);
+            }
             self.flush(number)?;
         }
         Ok(())
@@ -162,8 +165,9 @@ impl Clients {
         self.connections.iter().map(|one| one.served(self.plan.bytes)).sum()
     }
 
+    /// How many requests that connection was answered that has the fewest, besides the first one.
     fn slowest(&self) -> u64 {
-        self.connections.iter().map(|one| one.answered).min().unwrap_or(0)
+        self.connections.iter().map(|one| one.answered - 1).min().unwrap_or(0)
     }
 
     /// Goes on until `over` says so, which is given when this began.

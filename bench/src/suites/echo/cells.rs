@@ -54,7 +54,7 @@ fn echo_scenario(
 ) -> Scenario {
     let least = if window.check { 3 } else { 1 };
     if connections * depth >= MANY {
-        window.measured *= 2;
+        window.measured *= 5;
     }
     let plan = Echo { connections, bytes, depth, least };
     let entrants = entrants(Service::Echo, window, move |server| {
