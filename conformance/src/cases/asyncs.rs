@@ -204,6 +204,38 @@ pub fn sends_to_a_closed_handle_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
+/// A handle may be closed while threads are in the middle of sends to it: from then on they are
+/// refused, nothing is called, and the loop ends.
+pub fn a_close_amid_sends_is_the_last_word<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const THREADS: usize = 3;
+    let mut lp = new_loop(lab)?;
+    for round in 0..20 {
+        let (called, closed) = (Count::default(), Count::default());
+        let (calls, closes) = (called.clone(), closed.clone());
+        let (_, sender) = Async::new(&mut lp, move |lp: &mut Loop<T>, handle| {
+            assert_eq!(closes.get(), 0, "round {round}: called after the close");
+            if calls.add() == 1 + round % 5 {
+                let closes = closes.clone();
+                handle.close_with(lp, move |_, _| closes.count()).expect("an open handle");
+            }
+        });
+        let send_on = || loop {
+            if let Err(error) = sender.send() {
+                return error.kind();
+            }
+        };
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(send_on)).collect();
+            run_to_the_end(&mut lp);
+            for thread in threads {
+                assert_eq!(thread.join().expect("a sender"), ErrorKind::BrokenPipe);
+            }
+        });
+        assert_eq!((called.get(), closed.get()), (1 + round % 5, 1), "round {round}");
+    }
+    Ok(())
+}
+
 /// An async is active from the first to the last and keeps the loop, unless it is
 /// unreferenced; sends reach it all the same.
 pub fn keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verdict {

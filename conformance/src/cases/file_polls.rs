@@ -78,6 +78,20 @@ pub fn what_does_not_change_is_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
+/// The interval is from look to look: what a look took, or the loop until it noticed, is not added.
+pub fn the_time_of_a_look_is_a_part_of_the_interval<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const LONG: Duration = Duration::from_secs(100);
+    const LATE: Duration = Duration::from_millis(20);
+    let (mut lp, directory) = (new_loop(lab)?, Directory::new());
+    let poll = FsPoll::new(&mut lp);
+    poll.start(&mut lp, directory.file("file", "1"), LONG, |_, _, _, _| {}).expect("a path");
+    std::thread::sleep(LATE);
+    look_is_over(&mut lp);
+    let left = lp.backend_timeout().expect("the time of the next look");
+    assert!(left <= LONG - LATE, "{left:?} until the next look");
+    Ok(())
+}
+
 /// A change is told, with what was before and what is now.
 pub fn changes_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());

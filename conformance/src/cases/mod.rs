@@ -272,6 +272,7 @@ macro_rules! __list_of_cases {
                 no_send_is_lost
                 from_a_signal_handler
                 sends_to_a_closed_handle_are_errors
+                a_close_amid_sends_is_the_last_word
                 keep_the_loop_unless_unreferenced
                 one_may_close_another
                 channels_deliver_all_in_order
@@ -454,6 +455,7 @@ macro_rules! __list_of_cases {
                 a_reset_is_no_orderly_end
                 each_connection_calls_back_once
                 many_who_wait_are_accepted_together
+                a_busy_loop_accepts_as_much_as_it_serves
                 connections_wait_until_they_are_taken
                 requests_to_accept_are_served_in_order
                 a_request_takes_the_connection_that_waits
@@ -714,6 +716,7 @@ macro_rules! __list_of_cases {
                 a_forked_child_watches_on;
             35 file_polls:
                 what_does_not_change_is_not_told
+                the_time_of_a_look_is_a_part_of_the_interval
                 changes_are_told
                 rights_are_a_part_of_it
                 errors_are_told_once

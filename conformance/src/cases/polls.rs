@@ -285,31 +285,25 @@ pub fn a_descriptor_has_one_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A regular file is always ready, so that to poll it is a mistake: an error from backends
-/// that know. The others say that it is ready.
+/// Files and directories are always ready, so that to poll one is a mistake. It is refused, and
+/// nothing is left of it.
 #[cfg(unix)]
 pub fn a_regular_file_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     use crate::support::files::Directory;
 
     let directory = Directory::new();
-    let file = std::fs::File::open(directory.file("file", "not empty")).expect("a file");
     let mut lp = new_loop(lab)?;
-    match Poll::new(&mut lp, file) {
-        Err(_) => {
-            assert!(lp.walk().is_empty(), "a refused poll is no handle");
-            run_to_the_end(&mut lp);
-            Ok(())
-        }
-        Ok(poll) => {
-            let told = Told::default();
-            start(poll, &mut lp, READABLE, told.callback());
-            await_told(&mut lp, &told, READABLE);
-            Err(Skip::because("takes a regular file for a source that is always ready"))
-        }
+    for path in [directory.file("file", "not empty"), directory.path(".")] {
+        let file = std::fs::File::open(&path).expect("what can be read");
+        let refused = Poll::new(&mut lp, file).map_err(|error| error.raw_os_error());
+        assert_eq!(refused, Err(Some(libc::EPERM)), "{}", path.display());
+        assert!(lp.walk().is_empty(), "a refused poll is no handle");
     }
+    run_to_the_end(&mut lp);
+    Ok(())
 }
 
-/// A regular file is always ready, so that to poll it is a mistake.
+/// Files and directories are always ready, so that to poll one is a mistake.
 #[cfg(not(unix))]
 pub fn a_regular_file_is_refused<T: Backend>(_lab: &Lab<T>) -> Verdict {
     Err(Skip::because("on Windows only sockets can be given to a poll"))

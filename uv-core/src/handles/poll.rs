@@ -123,10 +123,12 @@ impl Poll {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if a handle of this loop watches the descriptor; the kernel's own
-    /// if it cannot be watched, from backends that know.
+    /// `AlreadyExists` if a handle of this loop watches the descriptor; `PermissionDenied` (`EPERM`)
+    /// for a file or a directory, which are always ready: the [operations](crate::fs) on files are
+    /// for them; the kernel's own if it cannot be watched, from backends that know.
     pub fn new<B: Backend>(lp: &mut Loop<B>, owner: impl AsSource + 'static) -> io::Result<Poll> {
         let raw = owner.as_source();
+        sys::refuse_files(raw)?;
         sys::set_nonblocking(raw)?;
         let base = lp.new_base();
         let slot = PollSlot {

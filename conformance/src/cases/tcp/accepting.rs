@@ -4,10 +4,11 @@ use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 
 use poll_core::{Backend, OpKind};
-use uv_core::{Handle, Loop, Stream, Tcp};
+use uv_core::{Handle, Loop, Poll, PollEvents, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::observe::SOON;
+use crate::support::sources::{arrived, send, tcp_pair};
 use crate::support::streams::{bound, finish, outcome, refusal, run_a_moment, run_until};
 use crate::support::trace::Log;
 use crate::{Lab, Skip, Verdict};
@@ -48,26 +49,53 @@ pub fn each_connection_calls_back_once<T: Backend>(lab: &Lab<T>) -> Verdict {
 pub fn many_who_wait_are_accepted_together<T: Backend>(lab: &Lab<T>) -> Verdict {
     const MANY: usize = 50;
     let mut lp = new_loop(lab)?;
+    let polls = polls_to_accept(&mut lp, MANY)?;
+    assert!(polls < MANY as u64 / 2, "{polls} polls for {MANY} connections that waited");
+    finish(lp);
+    Ok(())
+}
+
+/// The more there is to do for others in a turn, the more are accepted in it: those who connect to
+/// a busy server are not served last.
+pub fn a_busy_loop_accepts_as_much_as_it_serves<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const BUSY: usize = 200;
+    let mut lp = new_loop(lab)?;
+    let mut others = Vec::new();
+    for _ in 0..BUSY {
+        let (near, far) = tcp_pair();
+        send(&far, b"never read");
+        arrived(&near);
+        let poll = Poll::new(&mut lp, near).unwrap();
+        poll.start(&mut lp, PollEvents::READABLE, |_, _, _| {}).unwrap();
+        others.push((poll, far));
+    }
+    let polls = polls_to_accept(&mut lp, BUSY)?;
+    assert!(polls <= 3, "{polls} polls for {BUSY} connections, while {BUSY} others are ready");
+    others.iter().for_each(|(poll, _)| poll.close(&mut lp).unwrap());
+    finish(lp);
+    Ok(())
+}
+
+/// How often the loop polls until so many were accepted who wait for it.
+fn polls_to_accept<T: Backend>(lp: &mut Loop<T>, many: usize) -> Result<u64, Skip> {
     let performs = |kind| lp.backend().supports(kind);
     if performs(OpKind::Accept) || performs(OpKind::AcceptMulti) {
         return Err(Skip::because("its operations accept, and are told of as they are over"));
     }
-    let ((server, address), told) = (bound(&mut lp), Log::default());
+    let ((server, address), told) = (bound(lp), Log::default());
     let tell = told.clone();
-    let listening = server.listen(&mut lp, 128, move |lp, server, result| {
+    let listening = server.listen(lp, 256, move |lp, server, result| {
         result.unwrap();
         server.accept(lp).unwrap().close(lp).unwrap();
         tell.push(());
     });
     listening.unwrap();
-    let _peers: Vec<_> = (0..MANY).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let _peers: Vec<_> = (0..many).map(|_| TcpStream::connect(address).unwrap()).collect();
     let before = lp.metrics().loop_count();
-    run_until(&mut lp, "all connections", |_| told.len() >= MANY);
+    run_until(lp, "all connections", |_| told.len() >= many);
     let polls = lp.metrics().loop_count() - before;
-    assert!(polls < MANY as u64 / 2, "{polls} polls for {MANY} connections that waited");
-    server.close(&mut lp).unwrap();
-    finish(lp);
-    Ok(())
+    server.close(lp).unwrap();
+    Ok(polls)
 }
 
 /// While a connection waits to be taken the listener tells of no other, and the loop does

@@ -70,6 +70,15 @@ pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {
     }
 }
 
+/// Files and directories are always ready, so that to watch one is a mistake. Not every poller
+/// says so: they are refused as epoll refuses them.
+pub(crate) fn refuse_files(source: RawSource) -> io::Result<()> {
+    match pipes::file_type(source.fd())? {
+        libc::S_IFREG | libc::S_IFDIR => Err(io::Error::from_raw_os_error(libc::EPERM)),
+        _ => Ok(()),
+    }
+}
+
 /// What a poll is told when its descriptor has an error.
 pub(crate) fn bad_source() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)

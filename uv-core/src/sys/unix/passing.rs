@@ -163,7 +163,9 @@ pub(crate) fn kind_of(passed: &Passed) -> PassedKind {
         (Some(Domain::IPV4 | Domain::IPV6), Some(Type::STREAM)) => PassedKind::Tcp,
         (Some(Domain::IPV4 | Domain::IPV6), Some(Type::DGRAM)) => PassedKind::Udp,
         (Some(Domain::UNIX), Some(Type::STREAM)) => PassedKind::Pipe,
-        (None, _) if file_type(passed).is_ok_and(|kind| kind == libc::S_IFIFO) => PassedKind::Pipe,
+        (None, _) if file_type(passed.as_raw_fd()).is_ok_and(|kind| kind == libc::S_IFIFO) => {
+            PassedKind::Pipe
+        }
         _ => PassedKind::Other,
     }
 }

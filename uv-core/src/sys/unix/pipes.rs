@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) struct Adopted {
 
 /// Finds out about a descriptor, and makes it non-blocking.
 pub(crate) fn adopt(fd: OwnedPipe) -> io::Result<Adopted> {
-    let is_socket = match file_type(&fd)? {
+    let is_socket = match file_type(fd.as_raw_fd())? {
         libc::S_IFSOCK => true,
         libc::S_IFIFO | libc::S_IFCHR => false,
         _ => {
@@ -53,10 +53,10 @@ pub(crate) fn adopt(fd: OwnedPipe) -> io::Result<Adopted> {
 }
 
 /// Which kind of file a descriptor is of.
-pub(super) fn file_type(fd: &OwnedFd) -> io::Result<libc::mode_t> {
+pub(super) fn file_type(fd: RawFd) -> io::Result<libc::mode_t> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel writes one structure.
-    if unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) } == -1 {
+    if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } == -1 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: written by the call above.

@@ -70,6 +70,11 @@ pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {
 /// Windows gives each page when it is written first.
 pub(crate) fn fault_in<T>(_: &mut [MaybeUninit<T>]) {}
 
+/// Only sockets can be given to a poll.
+pub(crate) fn refuse_files(_: RawSource) -> io::Result<()> {
+    Ok(())
+}
+
 /// What a poll is told when its socket has an error.
 pub(crate) fn bad_source() -> io::Error {
     io::Error::from_raw_os_error(WSAENOTSOCK)
