@@ -330,6 +330,7 @@ macro_rules! __list_of_cases {
                 queued_work_can_be_cancelled
                 running_work_cannot_be_cancelled
                 starts_in_order
+                no_thread_sleeps_while_work_waits
                 slow_work_leaves_threads
                 pools_are_independent
                 pools_say_what_they_have

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -14,6 +14,7 @@ use uv_core::{Check, Handle, Lane, Loop, Pool, RunMode, Work, WorkError};
 use crate::support::gate::Gate;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::observe::{SHORT, SOON};
+use crate::support::streams::run_until;
 use crate::support::trace::{Count, Trace};
 use crate::{Lab, Verdict};
 
@@ -255,6 +256,26 @@ pub fn starts_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_to_the_end(&mut two);
     let ran = order.lock().expect("no panic");
     assert!(ran.iter().copied().eq(0..1_000), "out of order: {ran:?}");
+    Ok(())
+}
+
+/// As many jobs run at once as there are threads, however they come: jobs that wait for each other
+/// all begin, also those that are queued while a thread wakes up or falls asleep.
+pub fn no_thread_sleeps_while_work_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
+    const THREADS: usize = 3;
+    let (mut lp, pool, met) = (new_loop(lab)?, pool(THREADS), Count::default());
+    for round in 1..=300 {
+        let barrier = Arc::new(Barrier::new(THREADS));
+        for number in 0..THREADS {
+            let (barrier, met) = (Arc::clone(&barrier), met.clone());
+            queue(&mut lp, &pool, move || barrier.wait(), move |_, _| met.count());
+            if number < round % THREADS {
+                thread::yield_now();
+            }
+        }
+        let all = (round * THREADS) as u64;
+        run_until(&mut lp, "jobs that wait for each other", |_| met.get() == all);
+    }
     Ok(())
 }
 

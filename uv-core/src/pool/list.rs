@@ -1,4 +1,4 @@
-//! A list of jobs without a lock: workers push, the loop takes it whole.
+//! A list of jobs without a lock: some push, others take it whole.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -34,12 +34,16 @@ impl List {
             }
             chain.oldest.set_next(Job::from_raw(first));
             let new = chain.newest.into_raw();
-            match self.head.compare_exchange_weak(first, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(first, new, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) if first.is_null() => return Pushed::First,
                 Ok(_) => return Pushed::Behind,
                 Err(now) => first = now,
             }
         }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.load(Ordering::SeqCst).is_null()
     }
 
     /// Takes all and appends them to `jobs`, last pushed first.

@@ -1,10 +1,11 @@
 //! Threads for work that would block the loop.
 //!
-//! One queue, one lock. What costs in such a pool is waking: so a thread is woken only if
-//! one sleeps and none is on its way already, a woken thread wakes the next if there is
-//! more to do, and threads look for more work before they sleep. Jobs that do not block are
-//! taken several at a time, and told together.
+//! One queue, one lock, and a [door](door) where jobs are left without it. What costs in such a
+//! pool is waking: so a thread is woken only if one sleeps and none is on its way already, a
+//! woken thread wakes the next if there is more to do, and threads look for more work before
+//! they sleep. Jobs that do not block are taken several at a time, and told together.
 
+mod door;
 mod home;
 mod job;
 mod list;
@@ -18,6 +19,7 @@ use std::thread;
 
 use crate::sys;
 
+use door::Door;
 pub(crate) use home::Home;
 pub(crate) use job::{Ending, Job, fits_task};
 pub use queue::Lane;
@@ -58,6 +60,7 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct Shared {
+    door: Door,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -65,6 +68,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: Queue,
+    /// Memory for the way from the door to the queue.
+    arrived: Vec<Job>,
     /// Threads that run a job.
     active: usize,
     /// Threads that run brief jobs, and look for more before any of them could wait long.
@@ -101,13 +106,16 @@ impl Pool {
             let why = format!("a pool has 1 to {MAX_THREADS} threads, not {threads}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+        // Threads ask for this as soon as they start.
+        let state = State { brief_limit: cores.min(threads), ..State::default() };
+        let (door, state, work) = (Door::default(), Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { door, state, work });
         let end = Arc::new(End(Arc::clone(&shared)));
         let threads = start(threads, || {
             let (worker, thread) = (Arc::clone(&shared), thread::Builder::new());
             thread.name("uv-worker".into()).spawn(move || worker::run(&worker)).map(drop)
         })?;
-        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         // Nobody can have submitted anything yet.
         let mut state = shared.lock();
         state.brief_limit = cores.min(threads);
@@ -153,7 +161,9 @@ impl Pool {
 
     /// How many jobs wait for a thread.
     pub fn queued(&self) -> usize {
-        self.shared.lock().queue.len()
+        let mut state = self.shared.lock();
+        self.shared.let_in(&mut state);
+        state.queue.len()
     }
 
     /// How many jobs run now.
@@ -178,9 +188,16 @@ impl Pool {
     }
 
     pub(crate) fn submit(&self, job: Job) {
-        let mut state = self.shared.lock();
-        state.queue.push(job);
-        self.shared.wake_one(state);
+        // Of brief jobs a thread takes several, if it finds several: those who bring them one by
+        // one, without waiting for anybody, are outrun.
+        if job.is_brief() {
+            let mut state = self.shared.lock();
+            self.shared.let_in(&mut state);
+            state.queue.push(job);
+            self.shared.wake_one(state);
+        } else if self.shared.door.leave(job) {
+            self.shared.wake_one(self.shared.lock());
+        }
     }
 }
 
@@ -190,15 +207,32 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Queues the jobs that were left at the door.
+    fn let_in(&self, state: &mut State) {
+        let State { queue, arrived, .. } = state;
+        self.door.take(arrived);
+        arrived.drain(..).rev().for_each(|job| queue.push(job));
+    }
+
     /// Wakes a thread if there is work for it, one sleeps, and none is on its way. Brief jobs
     /// are no work for one more if there is a thread for them on each core.
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
+        if state.asleep == 0 || state.waking {
+            return;
+        }
+        self.let_in(&mut state);
         let enough = state.brief >= state.brief_limit && state.queue.is_brief();
-        if state.asleep > 0 && !state.waking && !enough && state.queue.has_work() {
+        if !enough && state.queue.has_work() {
             state.waking = true;
+            self.tell_door(&state);
             drop(state);
             self.work.notify_one();
         }
+    }
+
+    /// Says at the door whether somebody sleeps who is to be woken.
+    fn tell_door(&self, state: &State) {
+        self.door.set_quiet(state.asleep > 0 && !state.waking);
     }
 }
 

@@ -42,7 +42,7 @@ impl<'a> Worker<'a> {
     fn run_jobs(&mut self) {
         let mut state = self.shared.lock();
         loop {
-            let Some(job) = state.queue.pop() else {
+            let Some(job) = self.next(&mut state) else {
                 if state.ending && state.queue.len() == 0 {
                     return;
                 }
@@ -67,6 +67,14 @@ impl<'a> Worker<'a> {
         }
     }
 
+    fn next(&self, state: &mut State) -> Option<Job> {
+        state.queue.pop().or_else(|| {
+            self.shared.let_in(state);
+            state.queue.pop()
+        })
+    }
+
+    /// Sleeps until woken, unless a job has come meanwhile.
     fn sleep(&mut self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if self.home.is_some() {
             drop(state);
@@ -74,9 +82,13 @@ impl<'a> Worker<'a> {
             return self.shared.lock();
         }
         state.asleep += 1;
-        let mut state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        self.shared.tell_door(&state);
+        if self.shared.door.is_empty() {
+            state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waking = false;
+        }
         state.asleep -= 1;
-        state.waking = false;
+        self.shared.tell_door(&state);
         state
     }
 

@@ -160,8 +160,22 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<Work> {
-        let pool = self.pool()?.clone();
-        self.queue_work_on(&pool, Lane::Cpu, work, done)
+        self.queue_on_own_pool(Lane::Cpu, work, done)
+    }
+
+    fn queue_on_own_pool<T: Send + 'static>(
+        &mut self,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
+    ) -> io::Result<Work> {
+        self.pool()?;
+        let (work, job) = self.prepare_work(lane, work, done);
+        // It is there now.
+        if let Some(pool) = &self.pool {
+            pool.submit(job);
+        }
+        Ok(work)
     }
 
     /// Makes this loop use `pool` from now on, for [work](Loop::queue_work) and for all other
@@ -196,8 +210,7 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, io::Result<T>) + 'static,
     ) -> io::Result<Work> {
-        let pool = self.pool()?.clone();
-        self.queue_work_on(&pool, lane, work, move |lp, ending| {
+        self.queue_on_own_pool(lane, work, move |lp, ending| {
             done(
                 lp,
                 ending.unwrap_or_else(|why| match why {
@@ -220,6 +233,18 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<Work> {
+        let (work, job) = self.prepare_work(lane, work, done);
+        pool.submit(job);
+        Ok(work)
+    }
+
+    /// A request, and its job for a pool.
+    fn prepare_work<T: Send + 'static>(
+        &mut self,
+        lane: Lane,
+        work: impl FnOnce() -> T + Send + 'static,
+        done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
+    ) -> (Work, Job) {
         let works = &mut self.works;
         let job = works.vacant_job();
         let finish = Once::new(move |lp: &mut Loop<B>, job: Job| {
@@ -238,8 +263,7 @@ impl<B: Backend> Loop<B> {
         });
         let request = works.requests.insert(WorkSlot { job, finish });
         job.fill(lane, request, work);
-        pool.submit(job);
-        Ok(Work(request))
+        (Work(request), job)
     }
 
     pub(super) fn reuse(&mut self, job: Job) {
