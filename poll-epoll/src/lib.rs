@@ -238,11 +238,16 @@ impl Backend for Epoll {
         if looks && is_usual {
             return self.look(timeout, events);
         }
-        if timeout == Some(Duration::ZERO) && self.sources.is_empty() && !self.shown.get() {
-            // The kernel has nothing to tell of nothing. Not so if others watch the
-            // instance, whose bell would go on ringing for them.
-            self.waker.bell().wake_up();
-            return Ok(());
+        if timeout == Some(Duration::ZERO) {
+            if self.sources.is_empty() && !self.shown.get() {
+                // The kernel has nothing to tell of nothing. Not so if others watch the
+                // instance, whose bell would go on ringing for them.
+                self.waker.bell().wake_up();
+                return Ok(());
+            }
+            if is_usual {
+                return self.glance(events);
+            }
         }
         self.wait_long(timeout, if looks { Look::First } else { Look::No }, events)
     }
@@ -297,6 +302,20 @@ impl Epoll {
             // Who is awake is not rung, unless others watch the instance.
             self.rings_late |= slept || self.shown.get();
         }
+    }
+
+    /// Looks what is there, and does not wait.
+    #[inline]
+    fn glance(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready);
+        let woken = self.waker.bell().wake_up();
+        match looked {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let rung = !self.ready.is_empty() && self.collect(events);
+        self.heard(woken, rung, false);
+        Ok(())
     }
 
     /// Looks what is there, and waits only if that is nothing.

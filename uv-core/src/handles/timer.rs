@@ -407,6 +407,5 @@ fn open(slots: &mut [Slot], timer: Timer) -> io::Result<&mut Slot> {
 /// Saturates after 584 years.
 #[inline]
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    let whole = duration.as_secs().saturating_mul(1_000_000_000);
-    whole.saturating_add(u64::from(duration.subsec_nanos()))
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

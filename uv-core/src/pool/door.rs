@@ -1,13 +1,13 @@
 //! How jobs come to a pool.
 //!
 //! Whoever brings a job does not take the lock that the threads contend for: it leaves the job at
-//! the door, and knocks only if a thread sleeps. A thread that has run out of jobs lets
-//! in all that have come since. So a loop that brings many jobs and a thread that runs them seldom
-//! write to the same memory.
+//! the door, and knocks only if a thread sleeps. A thread that has run out of jobs lets in all that
+//! have come since. So a loop that brings many jobs and a thread that runs them seldom write to the
+//! same memory.
 //!
 //! No job is left lying: a thread first says that it is about to sleep, and then looks at the door
-//! once more; whoever brings a job first leaves it, and then looks whether somebody
-//! sleeps. One of them sees the other.
+//! once more; whoever brings a job first leaves it, and then looks whether somebody sleeps. One of
+//! them sees the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
