@@ -6,6 +6,7 @@ mod libuv;
 mod program;
 mod standard;
 
+use std::cell::LazyCell;
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -27,7 +28,8 @@ const PAGE: usize = 4096;
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let children = scale.pick(5, 100, 250);
     let large_mib = scale.pick(1, 256, 1_024);
-    let program = Rc::new(Program::new());
+    // Made when it is first used: not everybody who lists suites starts children.
+    let program = Rc::new(LazyCell::new(Program::new as fn() -> Program));
     let scenario = |name, heap| {
         let work = Children { children, heap, program: Rc::clone(&program) };
         scenario(name, which, work)
@@ -46,11 +48,12 @@ fn scenario(name: String, which: Which, work: Children) -> Scenario {
     #[cfg(all(unix, feature = "libuv"))]
     {
         let work = work.clone();
-        entrants.enter(Who::Peer("libuv"), move || work.run(|path| libuv::run(path, children)));
+        entrants
+            .enter(Who::Peer("libuv"), move || work.as_parent(|path| libuv::run(path, children)));
     }
     #[cfg(not(all(unix, feature = "libuv")))]
     super::excuse_libuv(&mut entrants);
-    entrants.enter(Who::Hand("std"), move || work.run(|path| standard::run(path, children)));
+    entrants.enter(Who::Hand("std"), move || work.as_parent(|path| standard::run(path, children)));
     let about = "a program that ends at once is started, with the null device for its standard \
                  streams, and when its end is known, the next; all on one core, and the parent \
                  has touched as much memory as the name says";
@@ -67,7 +70,7 @@ struct Children {
     children: u64,
     /// How many bytes the parent has touched.
     heap: u64,
-    program: Rc<Program>,
+    program: Rc<LazyCell<Program>>,
 }
 
 impl Children {
@@ -75,7 +78,7 @@ impl Children {
     ///
     /// Otherwise the scheduler puts the children on one core or on two, by what the parent has
     /// done before, and to wake the other one takes as long as all the rest.
-    fn run(&self, run: impl FnOnce(&Path) -> io::Result<Sample>) -> io::Result<Sample> {
+    fn as_parent(&self, run: impl FnOnce(&Path) -> io::Result<Sample>) -> io::Result<Sample> {
         let mut heap = vec![0_u8; self.heap as usize];
         heap.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
         let core = cores::server_and_clients().map(|(core, _)| core);
@@ -88,6 +91,6 @@ impl Children {
 
 impl OnBackend for Children {
     fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
-        self.run(|path| core::run(make()?, path, self.children))
+        self.as_parent(|path| core::run(make()?, path, self.children))
     }
 }
