@@ -190,17 +190,25 @@ pub fn a_cancel_prevents_or_is_too_late<T: Backend>(lab: &Lab<T>) -> Verdict {
 pub fn what_has_begun_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (mut lp, log) = (new_loop(lab)?, Log::default());
     let (reader, writer) = io::pipe().expect("a pipe");
-    let (reader, told) = (file_of(reader), log.clone());
-    let pool = Pool::new(1).expect("a pool");
-    let read = fs::read(&reader, vec![0; 10]);
-    let request =
-        read.start_on(&mut lp, &pool, move |_, (count, _)| told.push(count)).expect("it starts");
+    let (reader, pool) = (file_of(reader), Pool::new(1).expect("a pool"));
     let started = Instant::now();
-    while pool.active() == 0 {
-        assert!(started.elapsed() < SOON, "a thread takes it");
-        std::thread::yield_now();
-    }
-    let busy = request.cancel(&mut lp).expect_err("a thread reads");
+    let busy = loop {
+        assert!(started.elapsed() < SOON, "a thread reads");
+        let (read, told) = (fs::read(&reader, vec![0; 10]), log.clone());
+        let request = read.start_on(&mut lp, &pool, move |_, (count, _)| told.push(count));
+        while pool.active() == 0 {
+            assert!(started.elapsed() < SOON, "a thread takes it");
+            std::thread::yield_now();
+        }
+        // A thread that has taken it may be about to begin.
+        match request.expect("it starts").cancel(&mut lp) {
+            Err(busy) => break busy,
+            Ok(()) => {
+                run_to_the_end(&mut lp);
+                assert!(is_cancelled(log.take().remove(0)), "it was not begun");
+            }
+        }
+    };
     assert_eq!(busy.kind(), ErrorKind::ResourceBusy);
     io::Write::write_all(&mut &writer, b"abc").expect("a pipe");
     run_to_the_end(&mut lp);
