@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
@@ -152,7 +153,7 @@ fn datagrams_on<B: Backend>(mut lp: Loop<B>) {
     assert!(lp.close().is_ok());
 }
 
-/// Writes a file, reads it, renames it, looks at it, removes it.
+/// Writes a file, reads it, shortens it, renames it, looks at it, removes it.
 fn files_on<B: Backend>(mut lp: Loop<B>) {
     let dir = fs::mkdtemp(std::env::temp_dir().join("fallback-XXXXXX")).perform().unwrap();
     let (from, to) = (dir.join("from"), dir.join("to"));
@@ -168,22 +169,13 @@ fn files_on<B: Backend>(mut lp: Loop<B>) {
             let read = read.start(lp, move |lp, (count, bytes)| {
                 assert_eq!(count.unwrap(), 2 * SIZE);
                 assert!(bytes[..SIZE].iter().all(|byte| *byte == 7));
-                fs::ftruncate(&file, 5).start(lp, |_, result| result.unwrap()).unwrap();
                 fs::mkdir(&inside, 0o700).start(lp, |_, result| result.unwrap()).unwrap();
-                let rename = fs::rename(&from, &to).start(lp, move |lp, result| {
+                // Operations end in any order: the file is in use until this one has ended.
+                let shorten = fs::ftruncate(&file, 5).start(lp, move |lp, result| {
                     result.unwrap();
-                    let stat = fs::stat(&to).start(lp, move |lp, stat| {
-                        assert!(stat.unwrap().is_file());
-                        fs::close(file).start(lp, |_, result| result.unwrap()).unwrap();
-                        let unlinked = move |_: &mut Loop<B>, result: std::io::Result<()>| {
-                            result.unwrap();
-                            is_done.set(true);
-                        };
-                        fs::unlink(&to).start(lp, unlinked).unwrap();
-                    });
-                    stat.unwrap();
+                    rename_and_remove(lp, file, from, to, is_done);
                 });
-                rename.unwrap();
+                shorten.unwrap();
             });
             read.unwrap();
         });
@@ -195,6 +187,32 @@ fn files_on<B: Backend>(mut lp: Loop<B>) {
     fs::rmdir(dir.join("inside")).perform().unwrap();
     fs::rmdir(dir).perform().expect("nothing is left");
     assert!(lp.close().is_ok());
+}
+
+/// The second half of what is done with `file`, which has five bytes now.
+fn rename_and_remove<B: Backend>(
+    lp: &mut Loop<B>,
+    file: fs::File,
+    from: PathBuf,
+    to: PathBuf,
+    is_done: Rc<Cell<bool>>,
+) {
+    let rename = fs::rename(from, &to).start(lp, move |lp, result| {
+        result.unwrap();
+        let stat = fs::stat(&to).start(lp, move |lp, stat| {
+            let stat = stat.unwrap();
+            assert!(stat.is_file());
+            assert_eq!(stat.size, 5);
+            fs::close(file).start(lp, |_, result| result.unwrap()).unwrap();
+            let unlinked = move |_: &mut Loop<B>, result: std::io::Result<()>| {
+                result.unwrap();
+                is_done.set(true);
+            };
+            fs::unlink(&to).start(lp, unlinked).unwrap();
+        });
+        stat.unwrap();
+    });
+    rename.unwrap();
 }
 
 /// Each older kernel lacks something; whatever it is, readiness does it, or a call, or a thread.
