@@ -123,8 +123,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     /// The time, unless it is stale.
     now_ns: Cell<u64>,
     now_is_stale: Cell<bool>,
-    /// How many handles were made, to know their order.
-    pub(crate) births: u64,
+    /// The number of the handle that was made last, to know their order.
+    pub(crate) births: u32,
     stopped: bool,
     running: Rc<Cell<bool>>,
     meters: Arc<Meters>,

@@ -50,8 +50,10 @@ const UNKNOWN: u64 = 0;
 ///
 /// The slot follows from the deadline and the time that the wheel has reached: as time
 /// enters a slot, the timers in it move. A node is small because millions of them are
-/// walked through: their memory is what starting and stopping costs.
+/// walked through: their memory is what starting and stopping costs. It is packed so that what
+/// is kept beside it needs no padding.
 #[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
 pub(crate) struct Node {
     deadline: u64,
     /// The timer before it in the slot; or `NIL`, `OUT`, `EXPIRED` or `IN_LINE`.

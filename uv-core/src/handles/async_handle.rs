@@ -90,7 +90,7 @@ impl AsyncSender {
 pub(crate) struct Asyncs<B: Backend> {
     pub(crate) slots: Arena<AsyncSlot<B>>,
     /// Those to call in a pass, by birth. Kept for its memory.
-    due: Vec<(u64, Token)>,
+    due: Vec<(u32, Token)>,
 }
 
 #[derive(Debug)]

@@ -13,18 +13,23 @@ use crate::handles::{
 use crate::{Loop, error};
 
 /// The part of a handle's state that the loop itself looks at: when it was made, and
-/// whether it is active, referenced and closing. One word.
+/// whether it is active, referenced and closing. Half a word, as there may be millions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Base(u64);
+pub(crate) struct Base(u32);
 
-const ACTIVE: u64 = 1;
-const REFERENCED: u64 = 2;
-const CLOSING: u64 = 4;
-const BORN_SHIFT: u32 = 3;
+const ACTIVE: u32 = 1;
+const REFERENCED: u32 = 2;
+const CLOSING: u32 = 4;
+const FLAGS: u32 = ACTIVE | REFERENCED | CLOSING;
+const BORN_SHIFT: u32 = FLAGS.count_ones();
 
 impl Base {
+    /// The largest number that a handle can have.
+    pub(crate) const LAST_BORN: u32 = u32::MAX >> BORN_SHIFT;
+
     /// A new handle: referenced, not active.
-    pub(crate) fn new(born: u64) -> Base {
+    pub(crate) fn new(born: u32) -> Base {
+        debug_assert!(born <= Base::LAST_BORN);
         Base(born << BORN_SHIFT | REFERENCED)
     }
 
@@ -39,8 +44,13 @@ impl Base {
     }
 
     /// A number that is larger the later the handle was made.
-    pub(crate) fn born(self) -> u64 {
+    pub(crate) fn born(self) -> u32 {
         self.0 >> BORN_SHIFT
+    }
+
+    pub(crate) fn set_born(&mut self, born: u32) {
+        debug_assert!(born <= Base::LAST_BORN);
+        self.0 = born << BORN_SHIFT | self.0 & FLAGS;
     }
 
     pub(crate) fn is_active(self) -> bool {

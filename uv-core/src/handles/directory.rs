@@ -50,7 +50,7 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.born(), FsEvent(key).into())));
         let slots = self.fs_polls.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.born(), FsPoll(key).into())));
-        all.sort_unstable_by_key(|(born, _): &(u64, AnyHandle)| *born);
+        all.sort_unstable_by_key(|(born, _): &(u32, AnyHandle)| *born);
         all.into_iter().map(|(_, handle)| handle).collect()
     }
 
@@ -68,9 +68,32 @@ impl<B: Backend> Loop<B> {
             + self.fs_polls.len()
     }
 
+    #[inline]
     pub(crate) fn new_base(&mut self) -> Base {
+        if self.births == Base::LAST_BORN {
+            self.renumber();
+        }
         self.births += 1;
         Base::new(self.births)
+    }
+
+    /// The numbers that handles have, to know their order, have run out: those that there are
+    /// get the first ones. Handles that are as many as half of all numbers, hundreds of
+    /// millions, keep theirs; then the latest have one number, and no order among them.
+    #[cold]
+    #[inline(never)]
+    fn renumber(&mut self) {
+        self.births = Base::LAST_BORN - 1;
+        if self.open_handles() > Base::LAST_BORN as usize / 2 {
+            return;
+        }
+        let all = self.walk();
+        self.births = all.len() as u32;
+        for (handle, born) in all.into_iter().zip(1..) {
+            if let Some((base, _)) = self.base_mut(handle) {
+                base.set_born(born);
+            }
+        }
     }
 
     pub(crate) fn base(&self, handle: AnyHandle) -> Option<Base> {
@@ -206,5 +229,32 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Udp(udp) => self.tell_sends(udp),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Handle, Idle, RunMode};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no such backend")]
+    fn order_outlives_the_numbers() {
+        let mut lp = Loop::with_default_backend().unwrap();
+        let mut made: Vec<AnyHandle> = Vec::new();
+        lp.births = Base::LAST_BORN - 3;
+        for _ in 0..4 {
+            made.push(Timer::new(&mut lp).into());
+            made.push(Idle::new(&mut lp).into());
+        }
+        made[4].unreference(&mut lp).unwrap();
+        made.remove(1).close(&mut lp).unwrap();
+        lp.run(RunMode::NoWait).unwrap();
+        lp.births = Base::LAST_BORN;
+        made.push(Timer::new(&mut lp).into());
+        assert_eq!(lp.births, 8);
+        assert_eq!(lp.walk(), made);
+        let has_ref = made.iter().map(|handle| handle.has_ref(&lp));
+        assert!(has_ref.eq((0..8).map(|at| at != 3)));
     }
 }

@@ -48,6 +48,8 @@ pub struct Signal(pub(crate) Token);
 pub(crate) struct Signals<B: Backend> {
     pub(crate) slots: Arena<SignalSlot<B>>,
     mailbox: Arc<Mailbox>,
+    /// How often one was started.
+    starts: u64,
     /// What was caught and has not been told, in order.
     caught: VecDeque<Caught>,
     /// Whom the signal goes to that is being told: one-shots last, then by start.
@@ -81,14 +83,16 @@ impl<B: Backend> Signals<B> {
         Signals {
             slots: Arena::default(),
             mailbox: Mailbox::new(notifier, Notes::SIGNAL),
+            starts: 0,
             caught: VecDeque::new(),
             due: Vec::new(),
             told: 0,
         }
     }
 
-    /// Takes what was caught up to now, which is for the handles started up to `latest`.
-    fn collect(&mut self, latest: u64) {
+    /// Takes what was caught up to now, which is for the handles started up to now.
+    fn collect(&mut self) {
+        let latest = self.starts;
         let Signals { mailbox, caught, .. } = self;
         mailbox.take(|signum, times| caught.push_back(Caught { signum, times, latest }));
     }
@@ -207,10 +211,10 @@ impl Signal {
                 sys::unsubscribe(&signals.mailbox, signum, kind)?;
             }
             // What was caught before is not for this one.
-            signals.collect(lp.births);
-            lp.births += 1;
+            signals.collect();
+            signals.starts += 1;
             if let Some(slot) = signals.slots.get_mut(self.0) {
-                slot.started = lp.births;
+                slot.started = signals.starts;
             }
         }
         let slot = signals.slots.get_mut(self.0).ok_or_else(error::stale)?;
@@ -258,7 +262,7 @@ impl Signal {
 impl<B: Backend> Loop<B> {
     /// Calls the handles whose signals were caught; returns how many calls that took.
     pub(crate) fn run_signals(&mut self) -> usize {
-        self.signals.collect(self.births);
+        self.signals.collect();
         let mut called = 0;
         loop {
             while let Some(&(_, started, key)) = self.signals.due.get(self.signals.told) {

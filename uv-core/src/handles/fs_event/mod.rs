@@ -102,6 +102,8 @@ pub(crate) struct FsEvents<B: Backend> {
     watching: Watching,
     /// The registration of what `watching` reads from, once it has something.
     source: Option<Token>,
+    /// How often one was started.
+    starts: u64,
     /// What has not been told yet.
     notices: Notices,
 }
@@ -135,6 +137,7 @@ impl<B: Backend> Default for FsEvents<B> {
             slots: Arena::default(),
             watching: Watching::default(),
             source: None,
+            starts: 0,
             notices: Notices::default(),
         }
     }
@@ -262,8 +265,8 @@ impl<B: Backend> Loop<B> {
         if !self.fs_events.notices.is_empty() {
             self.notifier.notify(Notes::CHANGES)?;
         }
-        self.births += 1;
-        let watcher = Watcher { key: handle.0, started: self.births };
+        self.fs_events.starts += 1;
+        let watcher = Watcher { key: handle.0, started: self.fs_events.starts };
         let FsEvents { watching, notices, .. } = &mut self.fs_events;
         let recursive = flags.contains(FsEventFlags::RECURSIVE);
         watching.start(watcher, path, recursive, notices, &self.notifier)?;
