@@ -234,10 +234,6 @@ impl Backend for Epoll {
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         // Most have nothing to tell the kernel, and nothing that they must not tell of.
         let is_usual = self.changed.is_empty() && self.silent == 0 && !self.rings_late;
-        let looks = self.is_to_look(timeout);
-        if looks && is_usual {
-            return self.look(timeout, events);
-        }
         if timeout == Some(Duration::ZERO) {
             if self.sources.is_empty() && !self.shown.get() {
                 // The kernel has nothing to tell of nothing. Not so if others watch the
@@ -248,6 +244,10 @@ impl Backend for Epoll {
             if is_usual {
                 return self.glance(events);
             }
+        }
+        let looks = self.is_to_look(timeout);
+        if looks && is_usual {
+            return self.look(timeout, events);
         }
         self.wait_long(timeout, if looks { Look::First } else { Look::No }, events)
     }

@@ -22,7 +22,8 @@
 //! `deregister` each change one entry of it; a source that is silent
 //! ([`Ready::NONE`], or a spent [`Mode::Oneshot`]) has no entry and costs nothing.
 //! `wait` hands the array to the kernel, which looks at every entry: a wait costs
-//! time in proportion to the sources watched, and that is the limit of `poll`.
+//! time in proportion to the sources watched, and that is the limit of `poll`. Without
+//! sources, one that is not to block makes no system call.
 //! `register` asks the system whether the source is open, and a closed one is an
 //! error at once.
 //!
@@ -148,6 +149,11 @@ impl Backend for Poll {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) && self.sources.is_empty() {
+            // The kernel has nothing to tell of nothing.
+            self.bell.wake_up(false);
+            return Ok(());
+        }
         let result = self.wait_for_news(timeout, events);
         self.unhide();
         result

@@ -23,10 +23,10 @@
 //! and a silent source ([`Ready::NONE`], or a spent [`Mode::Oneshot`]) is in none.
 //! `wait` hands copies to the kernel and reads the answer from them. It costs time
 //! in proportion to the highest descriptor watched on Unix (a word of 64 at a time
-//! on this side), to the number of sockets on Windows. `register` asks the system
-//! whether the source is open, and a closed one is an error at once; one that is
-//! closed later fails the whole call, so the backend then looks for it, reports it
-//! and goes on.
+//! on this side), to the number of sockets on Windows. Without sources, one that is
+//! not to block makes no system call. `register` asks the system whether the source
+//! is open, and a closed one is an error at once; one that is closed later fails the
+//! whole call, so the backend then looks for it, reports it and goes on.
 //!
 //! There is no [`Mode::Edge`], no `DISCONNECT`, there are no operations, and no
 //! `raw_fd`. The waker is a [`Bell`] in the set of the readable.
@@ -134,6 +134,11 @@ impl Backend for Select {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) && self.sources.is_empty() {
+            // The kernel has nothing to tell of nothing.
+            self.bell.wake_up(false);
+            return Ok(());
+        }
         let already = events.len();
         let countdown = Countdown::start(timeout);
         let mut left = timeout;

@@ -94,11 +94,11 @@ impl<T> Arena<T> {
         }
     }
 
-    /// The live key at `index`, whatever its generation.
+    /// The value at `index` and its key, whatever its generation.
     #[inline]
-    pub(crate) fn key_at(&self, index: u32) -> Option<Token> {
-        match self.slots.get(index as usize)? {
-            Slot::Live(live) => Some(live.key),
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<(Token, &mut T)> {
+        match self.slots.get_mut(index as usize)? {
+            Slot::Live(live) => Some((live.key, &mut live.value)),
             Slot::Free { .. } => None,
         }
     }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(new.index(), old.index(), "the slot is reused");
         assert_eq!((arena.get(old), arena.get(new)), (None, Some(&'b')));
         assert_eq!(arena.remove(old), None);
-        assert_eq!(arena.key_at(new.index()), Some(new));
+        assert_eq!(arena.at_mut(new.index()), Some((new, &mut 'b')));
         assert_eq!(arena.len(), 1);
     }
 

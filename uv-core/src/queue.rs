@@ -3,14 +3,15 @@
 /// A circular list of indices, most recently started first, that can be run while
 /// it changes.
 ///
-/// A round moves all members aside and takes them one by one, appending each to the
-/// list again before it runs. So members keep their order from round to round, one
-/// that is added meanwhile waits for the next round, and one that is removed
-/// meanwhile does not run. A round cut short by a panic goes on with the next.
+/// A round goes from the first member to the last. One that is added meanwhile comes before
+/// the first, and so waits for the next round; one that is removed meanwhile does not run. A
+/// round cut short by a panic goes on with the next, which begins with those that have not run.
 #[derive(Debug)]
 pub(crate) struct RunQueue {
-    /// Two anchors, of the list and of the members moved aside; then the members.
+    /// The anchor, which is before the first member and after the last; then the members.
     links: Vec<Link>,
+    /// The next to run in this round; the anchor if the round is over.
+    next: u32,
     len: usize,
 }
 
@@ -20,17 +21,15 @@ struct Link {
     next: u32,
 }
 
-const LIST: u32 = 0;
-const ASIDE: u32 = 1;
-/// Member 0 is link 2.
-const ANCHORS: u32 = 2;
-/// A member that is in neither list.
+const ANCHOR: u32 = 0;
+/// Member 0 is link 1.
+const FIRST: u32 = 1;
+/// A member that is not in the list.
 const APART: Link = Link { prev: u32::MAX, next: u32::MAX };
 
 impl Default for RunQueue {
     fn default() -> Self {
-        let anchors = [LIST, ASIDE].map(|anchor| Link { prev: anchor, next: anchor });
-        RunQueue { links: anchors.to_vec(), len: 0 }
+        RunQueue { links: vec![Link { prev: ANCHOR, next: ANCHOR }], next: ANCHOR, len: 0 }
     }
 }
 
@@ -40,57 +39,53 @@ impl RunQueue {
         self.len == 0
     }
 
-    /// Adds a member that is in no list, to run first in the rounds to come.
+    /// Adds a member that is not in the list, to run first in the rounds to come.
     pub(crate) fn push_front(&mut self, index: u32) {
-        let link = index + ANCHORS;
+        let link = index + FIRST;
         if link as usize >= self.links.len() {
             self.links.resize(link as usize + 1, APART);
         }
-        self.insert(link, LIST, self.links[LIST as usize].next);
+        self.insert(link, self.links[ANCHOR as usize].next);
         self.len += 1;
     }
 
     /// Removes a member.
     pub(crate) fn remove(&mut self, index: u32) {
-        self.unlink(index + ANCHORS);
+        let link = index + FIRST;
+        if self.next == link {
+            self.next = self.links[link as usize].next;
+        }
+        self.unlink(link);
         self.len -= 1;
     }
 
-    /// Moves all members aside.
+    /// The first member of a round.
     #[inline]
-    pub(crate) fn begin_round(&mut self) {
-        let Link { prev: last, next: first } = self.links[LIST as usize];
-        if first == LIST {
-            return;
+    pub(crate) fn begin_round(&mut self) -> Option<u32> {
+        if self.next != ANCHOR {
+            // The last round was cut short: who has not run comes first, who has comes last.
+            self.unlink(ANCHOR);
+            self.insert(ANCHOR, self.next);
         }
-        let aside = self.links[ASIDE as usize].prev;
-        self.links[aside as usize].next = first;
-        self.links[first as usize].prev = aside;
-        self.links[last as usize].next = ASIDE;
-        self.links[ASIDE as usize].prev = last;
-        self.links[LIST as usize] = Link { prev: LIST, next: LIST };
+        self.next = self.links[ANCHOR as usize].next;
+        self.next_in_round()
     }
 
     /// The next member of this round.
     #[inline]
     pub(crate) fn next_in_round(&mut self) -> Option<u32> {
-        let link = self.links[ASIDE as usize].next;
-        if link == ASIDE {
-            return None;
-        }
-        self.unlink(link);
-        self.insert(link, self.links[LIST as usize].prev, LIST);
-        Some(link - ANCHORS)
+        let index = self.next.checked_sub(FIRST)?;
+        self.next = self.links[self.next as usize].next;
+        Some(index)
     }
 
-    #[inline]
-    fn insert(&mut self, link: u32, prev: u32, next: u32) {
+    /// Puts a link before another.
+    fn insert(&mut self, link: u32, next: u32) {
+        let prev = std::mem::replace(&mut self.links[next as usize].prev, link);
         self.links[prev as usize].next = link;
-        self.links[next as usize].prev = link;
         self.links[link as usize] = Link { prev, next };
     }
 
-    #[inline]
     fn unlink(&mut self, link: u32) {
         let Link { prev, next } = std::mem::replace(&mut self.links[link as usize], APART);
         self.links[prev as usize].next = next;
@@ -104,10 +99,11 @@ mod tests {
 
     fn round(queue: &mut RunQueue, mut each: impl FnMut(&mut RunQueue, u32)) -> Vec<u32> {
         let mut ran = Vec::new();
-        queue.begin_round();
-        while let Some(index) = queue.next_in_round() {
+        let mut next = queue.begin_round();
+        while let Some(index) = next {
             ran.push(index);
             each(queue, index);
+            next = queue.next_in_round();
         }
         ran
     }
@@ -144,13 +140,36 @@ mod tests {
     }
 
     #[test]
+    fn those_that_are_next_may_go() {
+        let mut queue = RunQueue::default();
+        for index in 0..4 {
+            queue.push_front(index);
+        }
+        let ran = round(&mut queue, |queue, index| {
+            if index == 3 {
+                queue.remove(2);
+                queue.remove(1);
+                queue.push_front(2);
+            }
+        });
+        assert_eq!(ran, [3, 0], "one that starts anew has had its turn");
+        assert_eq!(queue.begin_round(), Some(2));
+        for index in [3, 0, 2] {
+            queue.remove(index);
+        }
+        assert_eq!(queue.next_in_round(), None);
+        assert_eq!(round(&mut queue, |_, _| {}), [0; 0]);
+    }
+
+    #[test]
     fn a_round_cut_short_goes_on_with_the_next() {
         let mut queue = RunQueue::default();
         for index in 0..3 {
             queue.push_front(index);
         }
-        queue.begin_round();
-        assert_eq!(queue.next_in_round(), Some(2));
-        assert_eq!(round(&mut queue, |_, _| {}), [1, 0, 2]);
+        assert_eq!(queue.begin_round(), Some(2));
+        queue.push_front(7);
+        assert_eq!(round(&mut queue, |_, _| {}), [1, 0, 7, 2]);
+        assert_eq!(round(&mut queue, |_, _| {}), [1, 0, 7, 2]);
     }
 }

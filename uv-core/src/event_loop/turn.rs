@@ -81,7 +81,7 @@ impl<B: Backend> Loop<B> {
     }
 
     pub(super) fn poll_timeout(&mut self) -> Option<Duration> {
-        let may_block = !self.stopped && self.has_active() && !self.has_due() && !self.dispatching;
+        let may_block = !self.has_due() && !self.stopped && self.has_active() && !self.dispatching;
         if may_block { self.time_to_timers() } else { Some(Duration::ZERO) }
     }
 

@@ -185,28 +185,26 @@ impl<B: Backend> Loop<B> {
     // Most loops have no watchers, and look at all three phases in every turn.
     #[inline(never)]
     fn run_started(&mut self, phase: Phase) {
-        let at = phase as usize;
-        self.watchers[at].queue.begin_round();
-        while let Some(index) = self.watchers[at].queue.next_in_round() {
-            let watchers = &mut self.watchers[at];
-            let Some(key) = watchers.slots.key_at(index) else { continue };
-            let Some(slot) = watchers.slots.get_mut(key) else { continue };
-            let Some(mut callback) = slot.callback.take() else { continue };
-            self.call(
-                &mut callback,
-                key,
-                match phase {
-                    Phase::Idle => |lp, key| drop(Idle(key).stop(lp)),
-                    Phase::Prepare => |lp, key| drop(Prepare(key).stop(lp)),
-                    Phase::Check => |lp, key| drop(Check(key).stop(lp)),
-                },
-            );
-            // Put back only if it was neither stopped nor started anew meanwhile.
-            if let Some(slot) = self.watchers[at].slots.get_mut(key)
-                && slot.base.is_active()
-            {
-                slot.callback.get_or_insert(callback);
-            }
+        let mut next = self.watchers[phase as usize].queue.begin_round();
+        while let Some(index) = next {
+            self.run_watcher(phase, index);
+            next = self.watchers[phase as usize].queue.next_in_round();
+        }
+    }
+
+    #[inline]
+    fn run_watcher(&mut self, phase: Phase, index: u32) {
+        let slots = &mut self.watchers[phase as usize].slots;
+        let Some((key, slot)) = slots.at_mut(index) else { return };
+        let Some(mut callback) = slot.callback.take() else { return };
+        self.call_with(&mut callback, key, (phase, key), |lp, (phase, key)| {
+            drop(stop(lp, phase, key));
+        });
+        // Put back only if it was neither stopped nor started anew meanwhile.
+        if let Some(slot) = self.watchers[phase as usize].slots.get_mut(key)
+            && slot.base.is_active()
+        {
+            slot.callback.get_or_insert(callback);
         }
     }
 }
