@@ -7,6 +7,7 @@ pub(crate) mod datagrams;
 pub(crate) mod disks;
 #[cfg(unix)]
 pub(crate) mod dispositions;
+pub(crate) mod effort;
 pub(crate) mod files;
 pub(crate) mod gate;
 pub(crate) mod kinds;

@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{FIRED, count_fired};
+use super::{FIRED, count_fired, forget_memory};
 use crate::clock::Stopwatch;
 use crate::suite::{Reading, Sample};
 
@@ -54,6 +54,7 @@ impl Timers {
 }
 
 pub(super) fn run(timeouts_ms: &[u64]) -> io::Result<Sample> {
+    forget_memory();
     let mut timers =
         Timers { queue: BTreeMap::new(), keys: Vec::new(), starts: 0, epoch: Instant::now() };
 

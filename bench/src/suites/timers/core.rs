@@ -6,11 +6,12 @@ use std::time::Duration;
 use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Timer};
 
-use super::{FIRED, count_fired};
+use super::{FIRED, count_fired, forget_memory};
 use crate::clock::Stopwatch;
 use crate::suite::{Reading, Sample};
 
 pub(super) fn run<B: Backend>(backend: B, timeouts_ms: &[u64]) -> io::Result<Sample> {
+    forget_memory();
     let mut lp = Loop::new(backend);
     let mut timers = Vec::with_capacity(timeouts_ms.len());
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{FIRED, count_fired};
+use super::{FIRED, count_fired, forget_memory};
 use crate::clock::Stopwatch;
 use crate::libuv::{Loop, Memory, sys};
 use crate::suite::{Reading, Sample};
@@ -10,6 +10,7 @@ use crate::suite::{Reading, Sample};
 type Timers = Memory<sys::uv_timer_t>;
 
 pub(super) fn run(timeouts_ms: &[u64]) -> io::Result<Sample> {
+    forget_memory();
     // As in libuv's own benchmark: the memory of timers is new to everyone.
     let timers = Timers::untouched(timeouts_ms.len());
     let lp = Loop::new()?;
