@@ -164,25 +164,33 @@ impl Wheel {
         index: u32,
         deadline: u64,
     ) {
-        let Some(&node) = nodes.node(index) else { return };
-        self.leave(nodes, node);
-        self.put_in(nodes, index, deadline);
+        let Some(node) = nodes.node_mut(index) else { return };
+        let was = std::mem::replace(node, Node::OUT);
+        self.leave(nodes, was);
+        self.enter(nodes, index, deadline);
     }
 
     /// Schedules a timer that is not scheduled.
     #[inline(always)]
     pub(crate) fn enter(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
-        debug_assert!(nodes.node(index).is_some_and(|node| node.prev == OUT));
-        self.put_in(nodes, index, deadline);
+        let node = self.admit(nodes, index, deadline);
+        store(nodes, index, node);
     }
 
+    /// As [`enter`](Wheel::enter), for a timer that has no node yet: this is what it is to be.
     #[inline(always)]
-    fn put_in(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
+    pub(crate) fn admit(
+        &mut self,
+        nodes: &mut (impl Nodes + ?Sized),
+        index: u32,
+        deadline: u64,
+    ) -> Node {
+        debug_assert!(nodes.node(index).is_none_or(|node| node.prev == OUT));
         let deadline = deadline.max(self.reached);
         if deadline < self.next {
             self.next = deadline;
         }
-        self.link(nodes, index, deadline);
+        self.link(nodes, index, deadline)
     }
 
     /// Takes a timer out, whether it waits or has expired and was not run yet.
@@ -353,7 +361,8 @@ impl Wheel {
                 node.prev = EXPIRED;
                 expired.push(Expired { deadline, order, index });
             } else {
-                self.link(nodes, index, deadline);
+                let node = self.link(nodes, index, deadline);
+                store(nodes, index, node);
             }
             index = next;
         }
@@ -372,8 +381,9 @@ impl Wheel {
         }
     }
 
+    /// Makes a timer the last of its slot. Returns what its node is to be.
     #[inline]
-    fn link(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
+    fn link(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) -> Node {
         if deadline != self.placed.0 {
             let (level, digit) = place_of(self.reached, deadline);
             self.placed = (deadline, (level * SLOTS + digit) as u32);
@@ -391,9 +401,7 @@ impl Wheel {
                 self.levels |= 1 << level;
             }
         }
-        if let Some(node) = nodes.node_mut(index) {
-            *node = Node { deadline, prev: last, next: NIL };
-        }
+        Node { deadline, prev: last, next: NIL }
     }
 
     /// A timer is not where it was any more.
@@ -426,6 +434,13 @@ impl Wheel {
         if is_empty {
             self.mark_empty(level, digit);
         }
+    }
+}
+
+#[inline]
+fn store(nodes: &mut (impl Nodes + ?Sized), index: u32, node: Node) {
+    if let Some(place) = nodes.node_mut(index) {
+        *place = node;
     }
 }
 

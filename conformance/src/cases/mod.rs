@@ -251,6 +251,7 @@ macro_rules! __list_of_cases {
                 due_in_counts_from_the_loop_time
                 call_what_they_were_started_with_last
                 with_one_callback_are_apart
+                may_be_made_and_started_at_once
                 have_any_number_of_callbacks;
             18 watchers:
                 run_once_an_iteration

@@ -502,6 +502,43 @@ pub fn with_one_callback_are_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
+/// Timers that are made and started at once are as all others, in new memory and in that of
+/// timers that are gone.
+pub fn may_be_made_and_started_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    for _ in 0..2 {
+        RUN.take();
+        let note = |number| move |_: &mut Loop<T>, _| RUN.with_borrow_mut(|run| run.push(number));
+        let made = [
+            Timer::after(&mut lp, 2 * MS, run_number::<T, 3>),
+            Timer::after(&mut lp, MS, note(1)),
+            Timer::new(&mut lp),
+            Timer::after(&mut lp, 2 * MS, note(5)),
+            Timer::after(&mut lp, MS, run_number::<T, 2>),
+            Timer::after(&mut lp, Duration::MAX, run_number::<T, 9>),
+            Timer::after(&mut lp, MS, run_number::<T, 8>),
+        ];
+        made[2].start(&mut lp, 2 * MS, ZERO, run_number::<T, 4>).unwrap();
+        made[3].start(&mut lp, 2 * MS, ZERO, note(5)).unwrap(); // Anew, and so behind.
+        made[6].stop(&mut lp).unwrap();
+        assert_eq!(lp.walk(), made.map(Into::into), "in the order they were made");
+        assert_eq!(made[0].due_in(&lp), Some(2 * MS));
+        assert_eq!([made[0].repeat(&lp), made[1].repeat(&lp)], [ZERO; 2]);
+        while made[3].is_active(&lp) {
+            run(&mut lp, RunMode::Once);
+        }
+        assert_eq!(RUN.take(), [1, 2, 3, 4, 5]);
+        assert!(made[5].is_active(&lp), "it is for ever");
+        made[4].again(&mut lp).expect("it was started, and does not repeat");
+        assert!(!made[4].is_active(&lp));
+        for timer in made {
+            timer.close(&mut lp).unwrap();
+        }
+        run_to_the_end(&mut lp);
+    }
+    Ok(())
+}
+
 /// However many callbacks there are that capture nothing, each timer calls its own.
 pub fn have_any_number_of_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict {
     macro_rules! start {

@@ -60,9 +60,7 @@ pub(crate) fn timer_in<T: Backend>(
     timeout: Duration,
     callback: impl FnMut(&mut Loop<T>, Timer) + 'static,
 ) -> Timer {
-    let timer = Timer::new(lp);
-    timer.start(lp, timeout, ZERO, callback).expect("a new timer starts");
-    timer
+    Timer::after(lp, timeout, callback)
 }
 
 /// A timer that keeps the loop alive and never fires.

@@ -140,6 +140,46 @@ impl Timer {
         Timer(lp.timers.slots.insert(Base::internal()))
     }
 
+    /// A timer that calls `callback` once, after `timeout`: made and [started](Timer::start) at
+    /// once, which is quicker than one after the other.
+    ///
+    /// As all handles it is there until it is [closed](crate::Handle::close), also when it has
+    /// fired.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// Timer::after(&mut lp, Duration::from_millis(1), |lp, timer| {
+    ///     println!("it is time");
+    ///     timer.close(lp).unwrap();
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.close().is_ok(), "nothing is left");
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[inline]
+    pub fn after<B: Backend>(
+        lp: &mut Loop<B>,
+        timeout: Duration,
+        callback: impl FnMut(&mut Loop<B>, Timer) + 'static,
+    ) -> Timer {
+        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
+        let mut base = lp.new_base();
+        base.start(&mut lp.active_handles);
+        let (mut action, actions) = (actions::NONE, &mut lp.timers.actions);
+        match Plain::new(callback) {
+            Ok(plain) => match actions.find_plain(action, plain) {
+                Some(known) => action = known,
+                None => actions.set_plain(&mut action, plain),
+            },
+            Err(callback) => actions.set(&mut action, 0, Repeated::new(callback)),
+        }
+        let Timers { slots, wheel, .. } = &mut lp.timers;
+        Timer(slots.insert_with(base, action, |slots, index| wheel.admit(slots, index, deadline)))
+    }
+
     /// Calls `callback` after `timeout`, and then every `repeat` unless that is zero.
     ///
     /// A zero `timeout` fires the next time timers run, never at once. A timer that is

@@ -17,9 +17,8 @@ pub(super) fn run<B: Backend>(backend: B, timeouts_ms: &[u64]) -> io::Result<Sam
 
     let watch = Stopwatch::start();
     for timeout in timeouts_ms {
-        let timer = Timer::new(&mut lp);
-        start(&mut lp, timer, *timeout)?;
-        timers.push(timer);
+        let timeout = Duration::from_millis(*timeout);
+        timers.push(Timer::after(&mut lp, timeout, |_, _| count_fired()));
     }
     let add = Reading { spent: watch.spent(), count: active(&lp, &timers) };
 

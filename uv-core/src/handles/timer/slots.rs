@@ -54,20 +54,33 @@ impl Slots {
     /// A timer that is not started, under a key that no other has had.
     #[inline]
     pub(super) fn insert(&mut self, base: Base) -> Token {
+        self.insert_with(base, actions::NONE, |_, _| Node::OUT)
+    }
+
+    /// A timer under a key that no other has had. `node_at` gets the slots and the index that it
+    /// will have, where no timer is yet, and says what its node is.
+    #[inline]
+    pub(super) fn insert_with(
+        &mut self,
+        base: Base,
+        action: ActionKey,
+        node_at: impl FnOnce(&mut [Slot], u32) -> Node,
+    ) -> Token {
         let free = self.free;
-        if let Some(slot) = self.all.get_mut(free as usize) {
+        if let Some(slot) = self.all.get(free as usize) {
+            let (key, next) = (Token::new(free, slot.stamp), slot.action);
+            let node = node_at(&mut self.all, free);
+            self.all[free as usize] = Slot { node, base, stamp: stamp_of(key), action };
+            self.free = next;
             self.vacant -= 1;
-            let key = Token::new(free, slot.stamp);
-            self.free = slot.action;
-            *slot = Slot { node: Node::OUT, base, stamp: stamp_of(key), action: actions::NONE };
             return key;
         }
         if self.all.len() == self.at_hand {
             self.grow();
         }
         let key = Token::new(self.all.len() as u32, 0);
-        let (stamp, action) = (stamp_of(key), actions::NONE);
-        self.all.push(Slot { node: Node::OUT, base, stamp, action });
+        let node = node_at(&mut self.all, key.index());
+        self.all.push(Slot { node, base, stamp: stamp_of(key), action });
         key
     }
 
