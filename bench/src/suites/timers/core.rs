@@ -18,7 +18,7 @@ pub(super) fn run<B: Backend>(backend: B, timeouts_ms: &[u64]) -> io::Result<Sam
     let watch = Stopwatch::start();
     for timeout in timeouts_ms {
         let timeout = Duration::from_millis(*timeout);
-        timers.push(Timer::after(&mut lp, timeout, |_, _| count_fired()));
+        timers.push(Timer::after(&mut lp, timeout, fired));
     }
     let add = Reading { spent: watch.spent(), count: active(&lp, &timers) };
 
@@ -49,7 +49,11 @@ pub(super) fn run<B: Backend>(backend: B, timeouts_ms: &[u64]) -> io::Result<Sam
 }
 
 fn start<B: Backend>(lp: &mut Loop<B>, timer: Timer, timeout_ms: u64) -> io::Result<()> {
-    timer.start(lp, Duration::from_millis(timeout_ms), Duration::ZERO, |_, _| count_fired())
+    timer.start(lp, Duration::from_millis(timeout_ms), Duration::ZERO, fired)
+}
+
+fn fired<B: Backend>(_: &mut Loop<B>, _: Timer) {
+    count_fired();
 }
 
 fn active<B: Backend>(lp: &Loop<B>, timers: &[Timer]) -> u64 {
