@@ -460,6 +460,7 @@ macro_rules! __list_of_cases {
                 a_busy_loop_accepts_as_much_as_it_serves
                 connections_wait_until_they_are_taken
                 requests_to_accept_are_served_in_order
+                a_listener_that_fails_tells_everybody
                 a_request_takes_the_connection_that_waits
                 a_quiet_listener_takes_nothing_unasked
                 listening_again_changes_the_callback

@@ -313,16 +313,26 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// The error is not one connection's: nothing will come any more.
+    /// The error is not one connection's: nothing will come any more. Whoever waits is told.
     pub(super) fn listener_failed(&mut self, key: Token, error: io::Error) {
         let Some(listener) = self.listener(key) else { return };
         listener.failed = true;
-        match listener.requests.pop_front() {
-            Some(request) => {
-                self.active_requests -= 1;
-                self.tell_accepted(request, (key, Err(error)));
-            }
-            None => self.tell_listener(key, Some(error)),
+        // Those that are asked for from now on are tried anew.
+        for _ in 0..listener.requests.len() {
+            let Some(listener) = self.listener(key) else { return };
+            let Some(request) = listener.requests.pop_front() else { break };
+            self.active_requests -= 1;
+            let failed = (key, Err(error::same(&error)));
+            self.guarded(key, Loop::try_listener_again, |lp| request.call(lp, failed));
+        }
+        self.tell_listener(key, Some(error));
+    }
+
+    /// Not all could be told that the listener has failed: it will fail again.
+    fn try_listener_again(&mut self, key: Token) {
+        if let Some(listener) = self.listener(key) {
+            listener.failed = false;
+            self.rearm_stream(key);
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
-use poll_core::{Backend, OpKind};
-use uv_core::{Handle, Loop, Poll, PollEvents, Stream, Tcp};
+use poll_core::{Backend, Mode, OpKind, RawSource, Ready};
+use uv_core::{Handle, Loop, Poll, PollEvents, RunMode, Stream, Tcp};
 
-use crate::support::loops::{new_loop, run_to_the_end};
-use crate::support::observe::SOON;
-use crate::support::sources::{arrived, send, tcp_pair};
+use crate::support::loops::{new_loop, panic_on_purpose, run_to_the_end, unwinds};
+use crate::support::observe::{A, SOON, register, wait_once};
+use crate::support::sources::{arrived, listener, send, tcp_pair};
 use crate::support::streams::{bound, finish, outcome, refusal, run_a_moment, run_until};
 use crate::support::trace::Log;
 use crate::{Lab, Skip, Verdict};
@@ -149,6 +150,59 @@ pub fn requests_to_accept_are_served_in_order<T: Backend>(lab: &Lab<T>) -> Verdi
         [("first", "done"), ("second", "done"), ("third", "cancelled"), ("listener", "closed")];
     assert_eq!(told.take(), expected);
     Ok(())
+}
+
+/// A listener that fails for good tells every request and the callback, even if one of them
+/// panics, and does not make the loop spin.
+pub fn a_listener_that_fails_tells_everybody<T: Backend>(lab: &Lab<T>) -> Verdict {
+    let (broken, mut backend) = (listener(), lab.backend()?);
+    break_listener(RawSource::of(&broken))?;
+    register(&mut backend, A, &broken, Ready::READ, Mode::Level);
+    if wait_once(&mut backend, Some(Duration::from_millis(100))).is_empty() {
+        return Err(Skip::because("it does not tell of a listener that was shut down"));
+    }
+    let mut lp = new_loop(lab)?;
+    let ((server, _), told) = (bound(&mut lp), Log::default());
+    let tell = told.clone();
+    let listening = server.listen(&mut lp, 16, move |_, _, result| {
+        tell.push(("callback", result.is_err()));
+    });
+    listening.unwrap();
+    for name in ["first", "second", "third"] {
+        let tell = told.clone();
+        let request = server.accept_with(&mut lp, move |_, _, accepted| {
+            tell.push((name, accepted.is_err()));
+            if name == "second" {
+                panic_on_purpose();
+            }
+        });
+        request.unwrap();
+    }
+    lp.run(RunMode::NoWait).unwrap();
+    break_listener(server.descriptor(&lp).unwrap())?;
+    unwinds(&mut lp, RunMode::Default);
+    run_until(&mut lp, "the rest", |_| told.len() == 4);
+    let expected = ["first", "second", "third", "callback"].map(|name| (name, true));
+    assert_eq!(told.take(), expected);
+    let polls = run_a_moment(&mut lp);
+    assert!(polls < 6, "it polled {polls} times though nothing will come");
+    server.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// Takes from a listener what makes it one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn break_listener(descriptor: RawSource) -> Verdict {
+    // SAFETY: it takes no pointer.
+    let failed = unsafe { libc::shutdown(descriptor.fd(), libc::SHUT_RDWR) };
+    assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn break_listener(_: RawSource) -> Verdict {
+    Err(Skip::because("a listener cannot be shut down here"))
 }
 
 /// A request to accept takes the connection that the callback has left, later and not
