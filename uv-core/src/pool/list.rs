@@ -27,14 +27,15 @@ pub(super) enum Pushed {
 
 impl List {
     pub(super) fn push(&self, chain: Chain) -> Pushed {
-        let mut first = self.head.load(Ordering::Relaxed);
+        // Whoever has ended the list is done with all jobs before: to see the end is to know that.
+        let mut first = self.head.load(Ordering::Acquire);
         loop {
             if first == ENDED {
                 return Pushed::Refused(chain);
             }
             chain.oldest.set_next(Job::from_raw(first));
             let new = chain.newest.into_raw();
-            match self.head.compare_exchange_weak(first, new, Ordering::SeqCst, Ordering::Relaxed) {
+            match self.head.compare_exchange_weak(first, new, Ordering::SeqCst, Ordering::Acquire) {
                 Ok(_) if first.is_null() => return Pushed::First,
                 Ok(_) => return Pushed::Behind,
                 Err(now) => first = now,
