@@ -337,7 +337,7 @@ impl Job {
         // SAFETY: no worker has the job yet, and the queue asks after this.
         unsafe { *block.brief.get() = brief };
         block.holders.store(2, Ordering::Relaxed);
-        // The queue's lock publishes all this to the worker.
+        // The queue's lock, or the door's list, publishes all this to the worker.
         block.state.store(QUEUED, Ordering::Relaxed);
     }
 
