@@ -1,4 +1,4 @@
-//! What finding a token's state costs: `cargo bench -p poll-core`.
+//! The cost of a lookup by token: `cargo bench -p poll-core`.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -13,7 +13,7 @@ fn main() {
 fn filled(count: u32) -> Table<u64> {
     let mut table = Table::default();
     for index in 0..count {
-        table.insert(Token::new(index, 0), u64::from(index)).expect("each index once");
+        table.insert(Token::new(index, 0), u64::from(index)).expect("each index is inserted once");
     }
     table
 }

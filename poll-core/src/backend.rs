@@ -1,40 +1,104 @@
-//! The trait that every poller implements.
+//! The trait that every backend implements.
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::{Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token, Wake};
+use crate::{BufferLease, Event, Interest, Mode, Op, OpKind, RawSource, Token, Wake};
 
 /// A source of readiness events and, optionally, of completed operations.
 ///
-/// Readiness is the floor that every backend gives: five methods are required,
-/// and with them a backend is complete. Completion is offered on top of it by
-/// the backends that have it, operation by operation; [`supports`](Backend::supports)
-/// tells which.
+/// Every backend reports readiness: five methods are required, and a backend with these
+/// is complete. Completion is optional, operation by operation;
+/// [`supports`](Backend::supports) returns which operations a backend performs.
 ///
-/// What each method promises is the [contract](crate#the-contract), by number.
-pub trait Backend: Send + 'static {
-    /// What interrupts [`wait`](Backend::wait).
+/// The [contract](crate::contract) lists the guarantees of each method, by number.
+///
+/// # Safety
+///
+/// Callers free memory and take ownership of descriptors because a backend's events allow it, so
+/// an implementation guarantees the following. The rest of the contract is about correctness: a
+/// backend that breaks it makes a program wrong, but not unsound.
+///
+/// - **New sources.** The `Ok` result of [`Op::Accept`], [`Op::AcceptMulti`] and [`Op::OpenAt`] is
+///   a source that is open, that no other code owns, and that the backend neither uses nor closes
+///   after it has reported it. The caller owns it from that event on.
+/// - **Operations.** After a successful [`submit`](Backend::submit), exactly one [`Event::Done`]
+///   with `more: false` carries the token. Neither the kernel nor the backend accesses the memory
+///   or the source of the operation after that event, after a `submit` that failed, or after the
+///   backend is dropped: its destructor ends every operation first. Until the final event the
+///   backend writes only to memory that the operation is to fill, and the count in a result covers
+///   bytes that were written.
+/// - **Buffer groups.** A [`BufferLease`] piece lies, with the length that its event reports, within the
+///   buffer that it names, of a group that is provided. All its bytes are initialized, no other
+///   piece overlaps it, and it is not written to until [`release_buffer`](Backend::release_buffer). After a
+///   successful [`unregister_buffers`](Backend::unregister_buffers), and after the backend is dropped, the group's
+///   memory is not accessed.
+/// - **Registrations.** After [`deregister`](Backend::deregister) returns, with or without an
+///   error, and after the backend is dropped, neither the kernel nor the backend refers to the
+///   source on behalf of the token: the number may be closed and reused. The backend never closes
+///   a registered source, and closes a submitted one only for [`Op::Close`].
+/// - **Descriptor.** The source that [`raw_source`](Backend::raw_source) returns stays open as long as the
+///   backend, unless [`after_fork`](Backend::after_fork) replaces it.
+/// - **Panics.** All of this holds if a method panics.
+///
+/// For a backend without operations and buffer groups only the last three points apply. A backend
+/// that wraps another and forwards its events unchanged keeps them all.
+///
+/// Without the keyword a backend does not compile:
+///
+/// ```compile_fail,E0200
+/// use std::{io, time::Duration};
+/// use poll_core::{Backend, Event, Interest, Mode, Op, OpKind, RawSource, Token, Wake};
+///
+/// #[derive(Clone)]
+/// struct NoWaker;
+/// impl Wake for NoWaker {
+///     fn wake(&self) -> io::Result<()> { Ok(()) }
+/// }
+///
+/// /// Reports that it has accepted descriptor 0, which it does not own.
+/// struct Forger(Option<Token>);
+/// impl Backend for Forger {
+///     type Waker = NoWaker;
+///     fn waker(&self) -> NoWaker { NoWaker }
+///     unsafe fn register(&mut self, _: Token, _: RawSource, _: Interest, _: Mode)
+///         -> io::Result<()> { Ok(()) }
+///     fn modify(&mut self, _: Token, _: Interest, _: Mode) -> io::Result<()> { Ok(()) }
+///     fn deregister(&mut self, _: Token) -> io::Result<()> { Ok(()) }
+///     fn wait(&mut self, _: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+///         let accepted = |token| Event::Done { token, result: Ok(0), more: false, lease: None };
+///         events.extend(self.0.take().map(accepted));
+///         Ok(())
+///     }
+///     fn supports(&self, kind: OpKind) -> bool { kind == OpKind::Accept }
+///     unsafe fn submit(&mut self, token: Token, _: Op) -> io::Result<()> {
+///         self.0 = Some(token);
+///         Ok(())
+///     }
+/// }
+/// ```
+pub unsafe trait Backend: Send + 'static {
+    /// The type of the handle that interrupts [`wait`](Backend::wait).
     type Waker: Wake;
 
-    /// A handle that interrupts [`wait`](Backend::wait) from another thread.
+    /// Returns a handle that interrupts [`wait`](Backend::wait) from another thread.
     fn waker(&self) -> Self::Waker;
 
     /// Starts watching `source`.
     ///
-    /// The kernel learns of it no later than the next wait. An `interest` of
-    /// [`Ready::NONE`] reserves the token and the source and watches for nothing.
+    /// The registration reaches the kernel no later than the next wait. An `interest` of
+    /// [`Interest::NONE`] reserves the token and the source without watching any condition.
     ///
     /// # Errors
     ///
     /// Nothing is registered after an error.
     /// - `AlreadyExists`: the token's index, or the source, is registered.
-    /// - `Unsupported`: this backend has no [`Mode::Edge`], or cannot see
-    ///   [`Ready::PRIORITY`] or [`Ready::DISCONNECT`].
+    /// - `Unsupported`: this backend has no [`Mode::Edge`], or cannot report
+    ///   [`Interest::PRIORITY`] or [`Interest::DISCONNECT`].
     /// - The kernel's own (`EBADF`, `EPERM` for a regular file, `ENOMEM`…), from
-    ///   backends that ask it at once. The others report [`Ready::ERROR`] later.
+    ///   backends that register immediately. The others report
+    ///   [`Readiness::ERROR`](crate::Readiness::ERROR) later.
     ///
     /// # Safety
     ///
@@ -44,11 +108,11 @@ pub trait Backend: Send + 'static {
         &mut self,
         token: Token,
         source: RawSource,
-        interest: Ready,
+        interest: Interest,
         mode: Mode,
     ) -> io::Result<()>;
 
-    /// Replaces interest and mode, and re-arms a spent [`Mode::Oneshot`].
+    /// Replaces interest and mode, and re-arms a [`Mode::Oneshot`] registration that has fired.
     ///
     /// A condition that holds already is reported again, in every mode. Several
     /// changes to one source between two waits cost at most one system call.
@@ -58,9 +122,9 @@ pub trait Backend: Send + 'static {
     /// Nothing is changed after an error.
     /// - `NotFound`: the token is unknown or stale.
     /// - `Unsupported`: as for [`register`](Backend::register).
-    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()>;
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()>;
 
-    /// Stops watching, at once: no later wait reports the token, and the source
+    /// Stops watching a source: no later wait reports the token, and the source
     /// may be closed as soon as this returns.
     ///
     /// # Errors
@@ -68,47 +132,47 @@ pub trait Backend: Send + 'static {
     /// `NotFound`: the token is unknown or stale.
     fn deregister(&mut self, token: Token) -> io::Result<()>;
 
-    /// Tells the kernel what has changed, waits until something happens or
-    /// `timeout` has fully passed, and appends what happened to `events`.
+    /// Flushes changes to the kernel, waits for events until `timeout` has fully passed, and
+    /// appends the events to `events`.
     ///
-    /// `None` waits for ever, zero does not wait. With nothing to report it
-    /// returns before the timeout only after a wake or a signal.
+    /// `None` waits for ever, zero does not block. Without an event it returns before the
+    /// timeout only after a wake or a signal.
     ///
     /// # Errors
     ///
-    /// Only what concerns the backend as a whole. A failing source is
-    /// [`Ready::ERROR`], a failing operation is a [`Event::Done`].
+    /// Only failures of the backend as a whole. A source that fails is reported by
+    /// [`Readiness::ERROR`](crate::Readiness::ERROR), an operation that fails by [`Event::Done`].
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
 
-    /// True if [`submit`](Backend::submit) performs operations of this kind, here and now.
+    /// True if [`submit`](Backend::submit) performs operations of this kind on this kernel.
     fn supports(&self, _kind: OpKind) -> bool {
         false
     }
 
     /// Starts an operation. It never completes inline: exactly one
-    /// [`Event::Done`] with `more: false` follows, whatever happens.
+    /// [`Event::Done`] with `more: false` follows, also if it fails or is cancelled.
     ///
     /// # Errors
     ///
     /// Nothing was started after an error, and no event follows.
-    /// - `Unsupported`: [`supports`](Backend::supports) says no.
+    /// - `Unsupported`: [`supports`](Backend::supports) returns false for the operation.
     /// - `AlreadyExists`: an operation with this token is in flight.
     ///
     /// # Safety
     ///
-    /// All memory that `op` names must stay valid until that event, untouched by
-    /// others if it is to be filled and unchanged if it is to be read; and its
-    /// source must stay open, except for [`Op::Close`].
+    /// All memory that `op` names must stay valid until that event. No other code may access
+    /// memory that the operation fills, or write to memory that it reads. The source must stay
+    /// open, except for [`Op::Close`].
     unsafe fn submit(&mut self, _token: Token, op: Op) -> io::Result<()> {
         let why = format!("this backend does not perform {:?}: use readiness instead", op.kind());
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Asks that an operation end early. Its last [`Event::Done`] still comes:
-    /// `ECANCELED` (`ERROR_OPERATION_ABORTED`), or the result if it was faster.
+    /// Requests that an operation end early. Its last [`Event::Done`] still follows, with
+    /// `ECANCELED` (`ERROR_OPERATION_ABORTED`), or with the result if it completed first.
     ///
-    /// A listener whose accept was cancelled may be closed as soon as this returns, and gives
-    /// its address up then.
+    /// A listener whose accept was cancelled may be closed as soon as this returns, and its
+    /// address is free then.
     ///
     /// # Errors
     ///
@@ -125,14 +189,14 @@ pub trait Backend: Send + 'static {
     ///
     /// - `Unsupported`: this backend has no operation that takes a group.
     /// - `AlreadyExists`: the group is provided already.
-    /// - `InvalidInput`: no such `count` or `size`.
+    /// - `InvalidInput`: the kernel does not accept this `count` or `size`.
     ///
     /// # Safety
     ///
-    /// The memory must stay until [`withdraw`](Backend::withdraw) or the end of the
-    /// backend. A buffer may be read only between the
-    /// [`Event::Done`] that lends it and its [`recycle`](Backend::recycle).
-    unsafe fn provide(
+    /// The memory must stay valid until [`unregister_buffers`](Backend::unregister_buffers) returns
+    /// or the backend is dropped. A buffer may be read only between the [`Event::Done`] that lends
+    /// it and its [`release_buffer`](Backend::release_buffer).
+    unsafe fn register_buffers(
         &mut self,
         _group: u16,
         _memory: NonNull<u8>,
@@ -142,56 +206,59 @@ pub trait Backend: Send + 'static {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this backend takes no buffer groups"))
     }
 
-    /// Gives a lent piece back. A piece that was not lent is ignored.
-    fn recycle(&mut self, _lent: Lent) {}
+    /// Returns a leased piece of a buffer. A piece that is not leased is ignored.
+    fn release_buffer(&mut self, _lease: BufferLease) {}
 
-    /// Takes a group's memory back: it is the caller's alone from then on, and the
-    /// group can be provided anew.
+    /// Ends the lending of a group's memory: only the caller accesses it from then on, and the
+    /// group can be provided again.
     ///
     /// # Errors
     ///
     /// - `NotFound`: no such group is provided.
-    /// - `ResourceBusy`: operations are in flight, which may take buffers of it.
-    fn withdraw(&mut self, _group: u16) -> io::Result<()> {
+    /// - `ResourceBusy`: operations that may take its buffers are in flight.
+    fn unregister_buffers(&mut self, _group: u16) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::NotFound, "no such buffer group is provided"))
     }
 
-    /// The time since some fixed moment, never going backwards.
+    /// Returns the monotonic time, which never goes backwards.
     ///
-    /// A loop takes all its time from here, so that a simulated backend can own it.
+    /// A loop takes all its time from here, so that a simulated backend can provide it. By
+    /// default this is the clock of [`Instant`](std::time::Instant), counted from the kernel's
+    /// own origin: `CLOCK_MONOTONIC` on Unix, `QueryPerformanceCounter` on Windows. So all
+    /// backends and programs on one machine agree on it.
+    #[inline]
     fn now(&self) -> Duration {
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed()
+        crate::clock::monotonic()
     }
 
-    /// A descriptor that another poller can watch for [`Ready::READ`]: readable
-    /// when a wait has something to report or was woken.
+    /// Returns a descriptor that another poller can watch for [`Interest::READ`]: it is readable
+    /// when a wait has events to report or was woken.
     ///
-    /// Changes reach the kernel at a wait, so wait with a zero timeout as long as
-    /// [`has_changes`](Backend::has_changes), then sleep on the descriptor. `None` where
-    /// the facility has no descriptor.
-    fn raw_fd(&self) -> Option<RawSource> {
+    /// Changes reach the kernel at a wait, so wait with a zero timeout while
+    /// [`has_unflushed_changes`](Backend::has_unflushed_changes), then block on the descriptor.
+    /// `None` where the facility has no descriptor.
+    fn raw_source(&self) -> Option<RawSource> {
         None
     }
 
-    /// True if the kernel does not know all that it was asked for: the next wait tells it.
+    /// True if changes wait to be flushed to the kernel by the next wait.
     ///
-    /// Until then [`raw_fd`](Backend::raw_fd) may stay silent whatever happens. A change is
-    /// what was registered, modified, submitted or cancelled, and also what an event leaves to
-    /// be armed again. A backend without a descriptor need not tell.
-    fn has_changes(&self) -> bool {
+    /// Until then [`raw_source`](Backend::raw_source) may not become readable for any event. A
+    /// change is a registration, modification, submission or cancellation, and a registration
+    /// that an event left to be armed again. A backend without a descriptor may return false.
+    fn has_unflushed_changes(&self) -> bool {
         false
     }
 
     /// Makes the backend work again in a child of `fork`.
     ///
-    /// The child has its own kernel objects then, with the same registrations and
-    /// the same wakers; the parent notices nothing. Operations that were in
-    /// flight go on in the parent alone; here they end with `ECANCELED`.
+    /// The child then has its own kernel objects, with the same registrations and
+    /// the same wakers; the parent is not affected. Operations that were in flight
+    /// continue in the parent only; in the child they end with `ECANCELED`.
     ///
     /// # Errors
     ///
-    /// As for making a new backend. Call it again, or drop the backend.
+    /// As for creating a new backend. Call it again, or drop the backend.
     fn after_fork(&mut self) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this backend does not survive a fork"))
     }

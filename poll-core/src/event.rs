@@ -1,15 +1,15 @@
-//! What a wait reports.
+//! The events that a wait reports.
 
-use crate::{Ready, Token};
+use crate::{Readiness, Token};
 
-/// What [`Backend::wait`](crate::Backend::wait) reports.
+/// An event that [`Backend::wait`](crate::Backend::wait) reports.
 ///
 /// ```
-/// use poll_core::{Event, Ready, Token};
+/// use poll_core::{Event, Readiness, Token};
 ///
-/// let event = Event::Ready { token: Token::new(0, 0), ready: Ready::READ };
+/// let event = Event::Ready { token: Token::new(0, 0), ready: Readiness::READ };
 /// match event {
-///     Event::Ready { token, ready } if ready.contains(Ready::READ) => {
+///     Event::Ready { token, ready } if ready.contains(Readiness::READ) => {
 ///         println!("{token:?} can be read")
 ///     }
 ///     Event::Ready { .. } => {}
@@ -18,31 +18,31 @@ use crate::{Ready, Token};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A registered source is ready. At most one a source and wait.
+    /// A registered source is ready. A wait reports each source at most once.
     Ready {
         /// The registration.
         token: Token,
-        /// What holds, of what was asked for, plus hang-ups and errors.
-        ready: Ready,
+        /// The conditions of the interest that hold, plus hang-ups and errors.
+        ready: Readiness,
     },
     /// A submitted operation produced a result.
     Done {
         /// The operation.
         token: Token,
-        /// What the operation returned: for most, a count of bytes; for accept and
-        /// open, the new source; for poll, the bits of a [`Ready`]. Or the raw OS
+        /// The result: a count of bytes for most operations, the new source for accept and
+        /// open, the bits of a [`Readiness`] for poll. Otherwise the raw OS
         /// error, as [`std::io::Error::from_raw_os_error`] takes it.
         result: Result<usize, i32>,
-        /// The operation goes on: it will report again and still holds its memory.
+        /// The operation stays in flight: it will report again and still uses its memory.
         more: bool,
-        /// The piece of provided memory that was filled; it is the caller's until
-        /// [`Backend::recycle`](crate::Backend::recycle).
-        lent: Option<Lent>,
+        /// The piece of a provided buffer that was filled, leased to the caller until
+        /// [`Backend::release_buffer`](crate::Backend::release_buffer).
+        lease: Option<BufferLease>,
     },
 }
 
 impl Event {
-    /// The registration or the operation that this is about.
+    /// The token of the registration or the operation.
     pub const fn token(&self) -> Token {
         match *self {
             Event::Ready { token, .. } | Event::Done { token, .. } => token,
@@ -53,9 +53,9 @@ impl Event {
 /// A piece of a provided buffer, filled by an operation and lent to the caller.
 ///
 /// Where the kernel consumes buffers incrementally, one buffer is lent in
-/// several pieces; it goes back to the kernel when each has been recycled.
+/// several pieces; it returns to the kernel when each has been released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lent {
+pub struct BufferLease {
     /// The group the buffer belongs to.
     pub group: u16,
     /// The buffer's number within its group.

@@ -1,10 +1,10 @@
-//! Operations that a backend performs to completion, and the memory they borrow.
+//! Operations that a backend performs to completion, and the memory that they borrow.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::io::{IoSlice, IoSliceMut};
 use std::ptr::NonNull;
 
-use crate::{RawSource, Ready};
+use crate::{Interest, RawSource};
 
 /// Memory lent to the kernel; see the safety contract of
 /// [`Backend::submit`](crate::Backend::submit).
@@ -32,13 +32,13 @@ impl RawBuf {
 
 /// A list of buffers lent to the kernel, list and buffers alike.
 ///
-/// It is `std`'s [`IoSlice`] and [`IoSliceMut`] by address, which have the layout
-/// of `iovec` on Unix and of `WSABUF` on Windows: a backend hands it on as it is.
+/// It is the address of `std`'s [`IoSlice`]s or [`IoSliceMut`]s, which have the layout
+/// of `iovec` on Unix and of `WSABUF` on Windows: a backend passes it to the kernel unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct RawBufs {
     /// The first entry: an `iovec` or a `WSABUF`.
     pub ptr: NonNull<c_void>,
-    /// How many entries there are. Kernels take 1,024 at the most.
+    /// The number of entries. Kernels take at most 1,024.
     pub count: u32,
 }
 
@@ -63,12 +63,12 @@ pub struct RawAddr {
     pub len: u32,
 }
 
-/// A message header lent to the kernel with all that it points to: a `msghdr` on
+/// A message header, lent to the kernel with the memory that it points to: a `msghdr` on
 /// Unix, a `WSAMSG` on Windows.
 #[derive(Clone, Copy, Debug)]
 pub struct RawMessage(pub NonNull<c_void>);
 
-/// A path lent to the kernel: bytes that end with a NUL.
+/// A path lent to the kernel: bytes terminated by NUL.
 #[derive(Clone, Copy, Debug)]
 pub struct RawPath(pub NonNull<c_char>);
 
@@ -97,15 +97,16 @@ macro_rules! operations {
         ///
         /// Each ends with exactly one [`Event::Done`](crate::Event::Done) whose
         /// `more` is false. Those named `…Multi` report many times before it.
-        /// Which ones a backend performs, [`Backend::supports`](crate::Backend::supports)
-        /// tells; flags and modes are the operating system's own numbers.
+        /// [`Backend::supports`](crate::Backend::supports) returns which ones a backend
+        /// performs; flags and modes are the operating system's own numbers.
         #[derive(Clone, Copy, Debug)]
         #[non_exhaustive]
         pub enum Op {
             $( $(#[$doc])* $name { $( $(#[$field_doc])* $field: $type ),* }, )*
         }
 
-        /// The kind of an [`Op`], to ask a backend whether it performs it.
+        /// The kind of an [`Op`], as the argument of
+        /// [`Backend::supports`](crate::Backend::supports).
         ///
         /// ```
         /// use poll_core::{Op, OpKind, RawSource};
@@ -126,12 +127,12 @@ macro_rules! operations {
         }
 
         impl OpKind {
-            /// Every kind there is.
+            /// Every kind.
             pub const ALL: &'static [OpKind] = &[$(OpKind::$name),*];
         }
 
         impl Op {
-            /// Which kind of operation this is.
+            /// The kind of this operation.
             #[inline]
             pub const fn kind(&self) -> OpKind {
                 match self {
@@ -158,7 +159,7 @@ operations! {
     Connect {
         /// The socket.
         source: RawSource,
-        /// Where to.
+        /// The address to connect to.
         address: RawAddr,
     }
     /// Receives into `buf`. The result is a count; 0 is the end of file.
@@ -173,47 +174,47 @@ operations! {
     RecvMulti {
         /// A connected socket.
         source: RawSource,
-        /// A group given with [`Backend::provide`](crate::Backend::provide).
+        /// A group given with [`Backend::register_buffers`](crate::Backend::register_buffers).
         group: u16,
     }
     /// Receives a message: data, address and control data.
     RecvMsg {
         /// A socket.
         source: RawSource,
-        /// Where everything goes.
+        /// The header, whose buffers are filled.
         message: RawMessage,
         /// `MSG_*` flags.
         flags: i32,
     }
     /// Receives messages into buffers of `group`. Each lent piece starts with four
     /// native `u32`s: the lengths of the address, the control data and the payload,
-    /// then the `MSG_*` flags. Those three follow; the first two in as much room as
-    /// was asked for here.
+    /// then the `MSG_*` flags. The three parts follow; the first two take the space that
+    /// `address_len` and `control_len` reserve.
     RecvMsgMulti {
         /// A socket.
         source: RawSource,
-        /// A group given with [`Backend::provide`](crate::Backend::provide).
+        /// A group given with [`Backend::register_buffers`](crate::Backend::register_buffers).
         group: u16,
-        /// Room for each message's address.
+        /// Space to reserve for each message's address, in bytes.
         address_len: u32,
-        /// Room for each message's control data.
+        /// Space to reserve for each message's control data, in bytes.
         control_len: u32,
     }
-    /// Sends `buf` or a first part of it. The result is a count. Where the first
-    /// `Done` says `more`, the kernel sends from the memory itself and holds it
-    /// until the last.
+    /// Sends `buf` or a prefix of it. The result is a count. If the first `Done`
+    /// has `more`, the send is zero-copy and the kernel uses the memory until the
+    /// last one.
     Send {
         /// A connected socket.
         source: RawSource,
         /// Memory to send.
         buf: RawBuf,
     }
-    /// Sends a message: data from several buffers, perhaps an address and control
-    /// data. As for [`Op::Send`], the last `Done` frees the memory.
+    /// Sends a message: data from several buffers, optionally an address and control
+    /// data. As for [`Op::Send`], the memory is in use until the last `Done`.
     SendMsg {
         /// A socket.
         source: RawSource,
-        /// What to send.
+        /// The header with the buffers to send.
         message: RawMessage,
         /// `MSG_*` flags.
         flags: i32,
@@ -222,15 +223,16 @@ operations! {
     Shutdown {
         /// A connected socket.
         source: RawSource,
-        /// Which directions.
+        /// The directions to end.
         how: Shutdown,
     }
-    /// Waits once for a condition. The result is the bits of a [`Ready`].
+    /// Waits once for a condition. The result is the bits of a
+    /// [`Readiness`](crate::Readiness).
     Poll {
-        /// Anything that can be polled.
+        /// A source that can be polled.
         source: RawSource,
-        /// What to wait for.
-        interest: Ready,
+        /// The conditions to wait for.
+        interest: Interest,
     }
     /// Reads from a file or a pipe into several buffers. The result is a count.
     Read {
@@ -238,7 +240,7 @@ operations! {
         source: RawSource,
         /// Memory to fill.
         bufs: RawBufs,
-        /// Where in the file; `None` is the current position, which then moves.
+        /// The offset in the file; `None` is the current position, which then advances.
         offset: Option<u64>,
     }
     /// Writes several buffers to a file or a pipe. The result is a count.
@@ -247,11 +249,11 @@ operations! {
         source: RawSource,
         /// Memory to write.
         bufs: RawBufs,
-        /// Where in the file; `None` is the current position, which then moves.
+        /// The offset in the file; `None` is the current position, which then advances.
         offset: Option<u64>,
     }
-    /// Waits until a client opens an instance of a named pipe of Windows. The result
-    /// is 0, also if there is one already.
+    /// Waits until a client opens an instance of a Windows named pipe. The result
+    /// is 0, also if a client is connected already.
     ConnectNamedPipe {
         /// The server's end of the instance.
         pipe: RawSource,
@@ -260,7 +262,7 @@ operations! {
     Fsync {
         /// The file.
         source: RawSource,
-        /// Only the data and what is needed to read it back (`fdatasync`).
+        /// Only the data and the metadata needed to read it back (`fdatasync`).
         data_only: bool,
     }
     /// Sets the length of a file. The result is 0.
@@ -272,7 +274,7 @@ operations! {
     }
     /// Opens a file. The result is the new source, close-on-exec.
     OpenAt {
-        /// Which file.
+        /// The file.
         at: At,
         /// `O_*` flags.
         flags: i32,
@@ -281,28 +283,28 @@ operations! {
     }
     /// Closes a source. The result is 0.
     Close {
-        /// What to close.
+        /// The source to close.
         source: RawSource,
     }
-    /// Asks about a file (`statx`). The result is 0.
+    /// Reads the metadata of a file (`statx`). The result is 0.
     Statx {
-        /// Which file.
+        /// The file.
         at: At,
         /// `AT_*` flags.
         flags: i32,
-        /// `STATX_*` fields that are wanted.
+        /// The requested fields, as `STATX_*` bits.
         mask: u32,
         /// A `struct statx` to fill.
         out: NonNull<c_void>,
     }
-    /// Removes a name. The result is 0.
+    /// Removes a directory entry. The result is 0.
     UnlinkAt {
-        /// Which one.
+        /// The path of the entry.
         at: At,
         /// `AT_*` flags.
         flags: i32,
     }
-    /// Gives a file another name. The result is 0.
+    /// Renames a file. The result is 0.
     RenameAt {
         /// The old name.
         from: At,
@@ -311,14 +313,14 @@ operations! {
         /// `RENAME_*` flags.
         flags: u32,
     }
-    /// Makes a directory. The result is 0.
+    /// Creates a directory. The result is 0.
     MkdirAt {
-        /// Which one.
+        /// The path of the new directory.
         at: At,
         /// Its permissions.
         mode: u32,
     }
-    /// Makes a second name for a file. The result is 0.
+    /// Creates a hard link. The result is 0.
     LinkAt {
         /// The file.
         from: At,
@@ -327,9 +329,9 @@ operations! {
         /// `AT_*` flags.
         flags: i32,
     }
-    /// Makes a symbolic link. The result is 0.
+    /// Creates a symbolic link. The result is 0.
     SymlinkAt {
-        /// What the link says.
+        /// The path that the link contains.
         target: RawPath,
         /// The link.
         at: At,

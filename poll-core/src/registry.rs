@@ -1,4 +1,4 @@
-//! The registrations of a backend: by token, and each source at most once.
+//! The registrations of a backend, by token and by source.
 
 use std::io;
 
@@ -6,9 +6,8 @@ use crate::{RawSource, Table, Token};
 
 /// The registrations of a backend, each a source and the backend's own state.
 ///
-/// It answers what the contract asks of every backend (point 7): a token or a
-/// source that is registered already is `AlreadyExists`, an unknown or stale
-/// token is `NotFound`.
+/// It returns the errors of point 7 of the contract: `AlreadyExists` for a token or a
+/// source that is registered, `NotFound` for an unknown or stale token.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -38,12 +37,12 @@ impl<T> Default for Registry<T> {
 }
 
 impl<T> Registry<T> {
-    /// Adds a registration and lends its state.
+    /// Adds a registration and borrows its state.
     ///
     /// # Errors
     ///
     /// `AlreadyExists` if the token's index or the source is taken;
-    /// `InvalidInput` if the source cannot be one (a negative descriptor).
+    /// `InvalidInput` if the source is a negative descriptor.
     pub fn insert(&mut self, token: Token, source: RawSource, state: T) -> io::Result<&mut T> {
         if self.by_source.get(source)?.is_some() {
             return Err(already_exists("this source is registered already: deregister it first"));
@@ -65,7 +64,7 @@ impl<T> Registry<T> {
     }
 
     /// The source and the state of a registration; `None` if the token is unknown or stale.
-    /// For what the kernel reports, where that is no mistake and costs no error.
+    /// For events of the kernel, where a stale token is expected: no error is built.
     #[inline]
     pub fn find(&mut self, token: Token) -> Option<(RawSource, &mut T)> {
         self.entries.get_mut(token).map(|(source, state)| (*source, state))
@@ -80,7 +79,7 @@ impl<T> Registry<T> {
         self.find(token).ok_or_else(not_found)
     }
 
-    /// Takes a registration out.
+    /// Removes a registration.
     ///
     /// # Errors
     ///
@@ -121,8 +120,8 @@ fn not_found() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no such registration: the token is unknown or stale")
 }
 
-/// Tokens by descriptor. Descriptors are small and dense: an array. The few that
-/// are not (a caller's mistake, or `dup2`) must not blow it up.
+/// Tokens by descriptor, in an array: descriptors are small and dense. A hash map takes the few
+/// large ones (a caller's mistake, or `dup2`), so that the array stays small.
 #[cfg(unix)]
 #[derive(Debug, Default)]
 struct BySource {
@@ -130,7 +129,7 @@ struct BySource {
     high: std::collections::HashMap<usize, Token>,
 }
 
-/// Linux gives a process no more descriptors than this unless told to (`fs.nr_open`).
+/// The default maximum of descriptors for a process on Linux (`fs.nr_open`).
 #[cfg(unix)]
 const DENSE: usize = 1 << 20;
 
@@ -161,7 +160,7 @@ impl BySource {
     }
 }
 
-/// Tokens by socket or handle. Their values are sparse: a hash map.
+/// Tokens by socket or handle, in a hash map: their values are sparse.
 #[cfg(windows)]
 #[derive(Debug, Default)]
 struct BySource(std::collections::HashMap<RawSource, Token>);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_source_is_free_at_once() {
+    fn a_removed_source_can_be_registered_again() {
         let mut registry = Registry::default();
         let token = Token::new(0, 0);
         registry.insert(token, source(8), 'a').unwrap();
@@ -233,13 +232,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn an_absurd_descriptor_costs_no_memory() {
+    fn a_large_descriptor_does_not_grow_the_array() {
         let mut registry = Registry::default();
-        let (token, absurd) = (Token::new(0, 0), source(i32::MAX));
-        registry.insert(token, absurd, ()).unwrap();
-        assert_eq!(registry.token_of(absurd), Some(token));
+        let (token, large) = (Token::new(0, 0), source(i32::MAX));
+        registry.insert(token, large, ()).unwrap();
+        assert_eq!(registry.token_of(large), Some(token));
         assert_eq!(registry.by_source.dense.len(), 0);
         registry.remove(token).unwrap();
-        assert_eq!(registry.token_of(absurd), None);
+        assert_eq!(registry.token_of(large), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The operating system's name for a thing that does I/O.
+//! Raw I/O sources: file descriptors, sockets and handles.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ type Raw = usize;
 
 /// A raw I/O source: a file descriptor on Unix, a `SOCKET` or a `HANDLE` on Windows.
 ///
-/// It is a plain name, with no ownership: whoever registers it keeps it open.
+/// It is a plain number without ownership: the code that registers it keeps it open.
 ///
 #[cfg_attr(unix, doc = "```")]
 #[cfg_attr(not(unix), doc = "```ignore")]
@@ -38,12 +38,12 @@ impl fmt::Debug for RawSource {
 
 #[cfg(unix)]
 impl RawSource {
-    /// The source that owns a descriptor: a socket, a pipe, a file.
+    /// The source of an object with a descriptor: a socket, a pipe, a file.
     pub fn of(owner: &impl AsRawFd) -> RawSource {
         RawSource(owner.as_raw_fd())
     }
 
-    /// Names a descriptor.
+    /// The source with this descriptor.
     pub const fn from_fd(fd: RawFd) -> RawSource {
         RawSource(fd)
     }
@@ -56,22 +56,22 @@ impl RawSource {
 
 #[cfg(windows)]
 impl RawSource {
-    /// The source that owns a socket.
+    /// The source of an object with a socket.
     pub fn of(owner: &impl AsRawSocket) -> RawSource {
         RawSource::from_socket(owner.as_raw_socket())
     }
 
-    /// The source that owns a handle: a file or a named pipe.
+    /// The source of an object with a handle: a file or a named pipe.
     pub fn of_handle(owner: &impl AsRawHandle) -> RawSource {
         RawSource::from_handle(owner.as_raw_handle())
     }
 
-    /// Names a socket.
+    /// The source with this socket.
     pub const fn from_socket(socket: RawSocket) -> RawSource {
         RawSource(socket as usize)
     }
 
-    /// Names a handle.
+    /// The source with this handle.
     pub fn from_handle(handle: RawHandle) -> RawSource {
         RawSource(handle as usize)
     }

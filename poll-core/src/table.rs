@@ -4,7 +4,7 @@ use crate::Token;
 
 /// Values by token: indexed by [`Token::index`], guarded by generation.
 ///
-/// One array access a lookup, no hashing. A stale token finds nothing.
+/// A lookup is one array access, without hashing. A stale token finds nothing.
 ///
 /// ```
 /// use poll_core::{Table, Token};
@@ -29,7 +29,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Stores `value`; hands it back if the index is taken, by whatever generation.
+    /// Stores `value`; returns it as the error if the index is taken, in any generation.
     pub fn insert(&mut self, token: Token, value: T) -> Result<(), T> {
         let index = token.index() as usize;
         if index >= self.slots.len() {
@@ -45,15 +45,15 @@ impl<T> Table<T> {
         }
     }
 
-    /// Makes room for so many. Many have memory of their own from the system: what is not used of
-    /// that costs nothing, and it grows where it lies, where smaller pieces would leave holes
-    /// behind each time.
+    /// Grows the array to `len` entries. The allocator maps a large array from the kernel on its
+    /// own: unused pages cost nothing and `mremap` grows it in place, whereas repeated doubling
+    /// of small blocks fragments the heap.
     fn grow(&mut self, len: usize) {
-        const MANY: usize = 8 * 1024;
-        const OWN: usize = 256 * 1024;
+        const LARGE_BYTES: usize = 8 * 1024;
+        const RESERVE_BYTES: usize = 256 * 1024;
         let size = size_of::<Option<(u32, T)>>();
-        if len > self.slots.capacity() && len * size >= MANY {
-            self.slots.reserve(OWN / size);
+        if len > self.slots.capacity() && len * size >= LARGE_BYTES {
+            self.slots.reserve(RESERVE_BYTES / size);
         }
         self.slots.resize_with(len, || None);
     }
@@ -76,12 +76,12 @@ impl<T> Table<T> {
         }
     }
 
-    /// True if the token's index is taken, by whatever generation.
+    /// True if the token's index is taken, in any generation.
     pub fn is_taken(&self, token: Token) -> bool {
         matches!(self.slots.get(token.index() as usize), Some(Some(_)))
     }
 
-    /// Takes the value for `token` out.
+    /// Removes the value for `token`.
     pub fn remove(&mut self, token: Token) -> Option<T> {
         self.get(token)?;
         let (_, value) = self.slots[token.index() as usize].take()?;
@@ -89,7 +89,7 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// How many values are live.
+    /// The number of live values.
     pub fn len(&self) -> usize {
         self.live
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_index_is_refused_and_the_value_handed_back() {
+    fn inserting_at_a_taken_index_returns_the_value() {
         let mut table = Table::default();
         table.insert(Token::new(0, 1), 'a').unwrap();
         assert_eq!(table.insert(Token::new(0, 2), 'b'), Err('b'));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn iteration_goes_by_index_and_skips_holes() {
+    fn iteration_is_by_index_and_skips_free_entries() {
         let mut table = Table::default();
         for index in [4, 0, 2] {
             table.insert(Token::new(index, index), index).unwrap();

@@ -1,4 +1,4 @@
-//! Names for registrations and for operations in flight.
+//! Tokens: the names of registrations and of operations in flight.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -6,9 +6,9 @@ use std::num::NonZeroU64;
 /// Names one registration, or one operation in flight. Chosen by the caller.
 ///
 /// The index is small and dense, so that a backend can keep its state in a
-/// `Vec` (see [`Table`](crate::Table)). The generation tells a reused index
-/// from its predecessor: a caller that frees an index and uses it again takes
-/// [`Token::next`], and whoever still holds the old token is told `NotFound`.
+/// `Vec` (see [`Table`](crate::Table)). The generation distinguishes the uses of
+/// one index: a caller that frees an index and reuses it takes
+/// [`Token::next`], and calls with the old token fail with `NotFound`.
 ///
 /// Registrations and operations are two name spaces: one token may name a
 /// registration and, at the same time, an operation.
@@ -25,7 +25,7 @@ use std::num::NonZeroU64;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(NonZeroU64);
 
-/// Set in memory, and clear in the packed form: so an `Option` takes no more room than a token.
+/// Set in memory and clear in the packed form: the niche makes an `Option` as small as a token.
 const TOKEN: u64 = 1 << 63;
 
 impl Token {
@@ -44,7 +44,7 @@ impl Token {
         self.0.get() as u32
     }
 
-    /// How often the slot had been reused when this token was made, modulo 2³¹.
+    /// The number of earlier uses of the slot, modulo 2³¹.
     #[inline]
     pub const fn generation(self) -> u32 {
         (self.to_u64() >> 32) as u32
@@ -52,12 +52,13 @@ impl Token {
 
     /// The token for the next use of the same slot.
     #[inline]
+    #[must_use = "the token itself is not changed"]
     pub const fn next(self) -> Token {
         Token::new(self.index(), self.generation().wrapping_add(1))
     }
 
     /// Packs the token into kernel user data. Bit 63 is always clear: a backend
-    /// may use it to mark entries of its own.
+    /// may use it to mark its own entries.
     #[inline]
     pub const fn to_u64(self) -> u64 {
         self.0.get() & !TOKEN
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_takes_no_more_room() {
+    fn an_option_is_as_small_as_a_token() {
         assert_eq!(size_of::<Option<Token>>(), size_of::<Token>());
     }
 

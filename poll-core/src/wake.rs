@@ -1,7 +1,12 @@
 //! Waking a wait: the trait, and the part of it that needs no system call.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
+
+use crate::sync::{AtomicBool, AtomicU8};
 
 /// Makes a [`Backend::wait`](crate::Backend::wait) return, from any thread.
 ///
@@ -19,172 +24,178 @@ pub trait Wake: Clone + Send + Sync + 'static {
     fn wake(&self) -> io::Result<()>;
 }
 
-/// Whether somebody sleeps, and whether somebody has knocked.
+/// The state that decides whether a wake needs a system call.
 ///
-/// Waking through the kernel costs a system call; a loop that is awake anyway
-/// needs only a flag, which it looks at before it sleeps. This is that flag.
-/// A backend's waker calls [`wake_with`](Doorbell::wake_with), which makes its
-/// system call only if it is needed; the backend's wait calls [`sleep`](Doorbell::sleep) before
-/// and [`wake_up`](Doorbell::wake_up) after.
+/// Waking through the kernel costs a system call. A loop that is not parked needs
+/// only a flag, which it checks before it parks. A backend's waker calls
+/// [`wake`](WakeState::wake), which runs the system call only if the wait is parked; the
+/// backend's wait calls [`prepare_park`](WakeState::prepare_park) before the blocking call
+/// and [`unpark`](WakeState::unpark) after it.
 ///
 /// ```text
-///              sleep()                 knock(): ring!
-///    AWAKE ───────────────▶ ASLEEP ───────────────────▶ KNOCKED
-///      ▲ │                    │                          │  ▲ │
-///      │ └── knock(): no ring ──────────────────────────────┘ │ knock(): no ring
-///      └──────── wake_up() ───┴──────────────────────────┘  ▲ │
-///                                                           └─┘
+///            prepare_park()             wake(): signal
+///    AWAKE ─────────────────▶ PARKED ──────────────────▶ PENDING ◀─┐
+///    ▲ │ ▲                      │                        ▲    │ └──┘ wake(): no signal
+///    │ │ └────── unpark() ──────┘                        │    │
+///    │ └──────── wake(): no signal ──────────────────────┘    │
+///    └────────── unpark() ────────────────────────────────────┘
 /// ```
 ///
-/// A ring may arrive late, after the wait that it was meant for has returned
-/// for another reason. A backend that finds its bell rung but
-/// [`wake_up`](Doorbell::wake_up) false goes back to sleep for the time left.
+/// A signal may arrive late, after the wait that it was meant for has returned
+/// for another reason. A backend that finds its wake source signalled while
+/// [`unpark`](WakeState::unpark) returns false treats it as spurious and waits again
+/// for the time left.
 ///
 /// ```
-/// use poll_core::Doorbell;
+/// use poll_core::WakeState;
 ///
-/// let door = Doorbell::default();
-/// assert!(!door.knock(), "awake: the flag is enough");
-/// assert!(!door.sleep(), "someone has knocked: do not block");
-/// assert!(door.wake_up());
+/// let state = WakeState::default();
+/// assert!(!state.set_pending(), "awake: the flag is enough");
+/// assert!(!state.prepare_park(), "a wake is pending: do not block");
+/// assert!(state.unpark());
 ///
-/// assert!(door.sleep());
-/// assert!(door.knock(), "asleep: make the system call");
-/// assert!(!door.knock(), "once is enough");
-/// assert!(door.wake_up());
-/// assert!(!door.wake_up());
+/// assert!(state.prepare_park());
+/// assert!(state.set_pending(), "parked: make the system call");
+/// assert!(!state.set_pending(), "wakes coalesce");
+/// assert!(state.unpark());
+/// assert!(!state.unpark());
 /// ```
 #[derive(Debug, Default)]
-pub struct Doorbell {
+pub struct WakeState {
     state: AtomicU8,
-    /// Someone else sleeps on this backend's `raw_fd`, so being awake is not enough.
+    /// Another poller may block on this backend's `raw_source`: a wake signals in AWAKE too.
     watched: AtomicBool,
-    /// The system call of the last knock has failed: the next one makes it again.
-    unheard: AtomicBool,
+    /// The system call of the last wake failed: the next wake repeats it.
+    wake_failed: AtomicBool,
 }
 
 const AWAKE: u8 = 0;
-const ASLEEP: u8 = 1;
-const KNOCKED: u8 = 2;
+const PARKED: u8 = 1;
+const PENDING: u8 = 2;
 
-impl Doorbell {
-    /// For the waker: leaves a note. True if the sleeper must be rung by a system call.
+impl WakeState {
+    /// For the waker: marks a wake as pending. True if the wait must be signalled by a system call.
     #[inline]
     #[must_use = "true asks for a system call"]
-    pub fn knock(&self) -> bool {
-        match self.state.swap(KNOCKED, Ordering::SeqCst) {
-            ASLEEP => true,
+    pub fn set_pending(&self) -> bool {
+        match self.state.swap(PENDING, Ordering::SeqCst) {
+            PARKED => true,
             AWAKE => self.watched.load(Ordering::SeqCst),
-            _ => self.unheard.load(Ordering::Relaxed) && self.unheard.swap(false, Ordering::SeqCst),
+            _ => {
+                self.wake_failed.load(Ordering::Relaxed)
+                    && self.wake_failed.swap(false, Ordering::SeqCst)
+            }
         }
     }
 
-    /// For the waker: [knocks](Doorbell::knock), and calls `ring` if the sleeper must be rung.
+    /// For the waker: [marks a wake as pending](WakeState::set_pending), and calls `signal` if the
+    /// wait must be signalled.
     ///
     /// # Errors
     ///
-    /// That of `ring`. The next wake calls it again, though somebody has knocked already.
+    /// That of `signal`. The next wake calls it again, although a wake is pending already.
     #[inline]
-    pub fn wake_with(&self, ring: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        if !self.knock() {
+    pub fn wake(&self, signal: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !self.set_pending() {
             return Ok(());
         }
-        ring().inspect_err(|_| self.unheard.store(true, Ordering::SeqCst))
+        signal().inspect_err(|_| self.wake_failed.store(true, Ordering::SeqCst))
     }
 
-    /// For the wait, before it blocks. False if someone has knocked: then do not block.
+    /// For the wait, before it blocks. False if a wake is pending: then do not block.
     #[inline]
     #[must_use = "false forbids blocking"]
-    pub fn sleep(&self) -> bool {
-        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    pub fn prepare_park(&self) -> bool {
+        self.state.compare_exchange(AWAKE, PARKED, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// For the wait, after the system call, whether it blocked or not. True if
-    /// someone has knocked since the last time; the knock is answered by this.
+    /// For the wait, after the system call, whether it blocked or not. True if a wake was
+    /// pending; this call consumes it.
     #[inline]
-    pub fn wake_up(&self) -> bool {
-        // A wait that did not block finds the state as it left it, most of the time. A
-        // knock that comes right after this look is found by the next wait.
+    pub fn unpark(&self) -> bool {
+        // A wait that did not block mostly finds AWAKE, and a load is cheaper than a swap. A wake
+        // that arrives right after this load is found by the next wait.
         self.state.load(Ordering::Acquire) != AWAKE
-            && self.state.swap(AWAKE, Ordering::SeqCst) == KNOCKED
+            && self.state.swap(AWAKE, Ordering::SeqCst) == PENDING
     }
 
-    /// For `raw_fd`: from now on a knock rings even if this backend is awake, as
-    /// another poller may sleep on its descriptor. True if someone has knocked
-    /// already: then ring now.
+    /// For `raw_source`: from now on a wake signals even if this backend is awake, as
+    /// another poller may block on its descriptor. True if a wake is pending already: then
+    /// signal now.
     #[must_use = "true asks for a system call"]
-    pub fn watch(&self) -> bool {
+    pub fn notify_always(&self) -> bool {
         self.watched.store(true, Ordering::SeqCst);
-        self.state.load(Ordering::SeqCst) == KNOCKED
+        self.state.load(Ordering::SeqCst) == PENDING
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_watched_bell_rings_while_awake() {
-        let door = Doorbell::default();
-        assert!(!door.watch());
-        assert!(door.knock());
-        assert!(!door.knock());
-        assert!(door.wake_up());
+    fn notify_always_signals_while_awake() {
+        let state = WakeState::default();
+        assert!(!state.notify_always());
+        assert!(state.set_pending());
+        assert!(!state.set_pending());
+        assert!(state.unpark());
     }
 
     #[test]
-    fn a_ring_that_failed_is_rung_again() {
-        let (door, mut rings) = (Doorbell::default(), 0);
+    fn a_failed_signal_is_repeated_by_the_next_wake() {
+        let (state, mut signals) = (WakeState::default(), 0);
         let mut wake = |result: io::Result<()>| {
-            door.wake_with(|| {
-                rings += 1;
-                result
-            })
-            .is_ok()
+            state
+                .wake(|| {
+                    signals += 1;
+                    result
+                })
+                .is_ok()
         };
-        assert!(door.sleep());
+        assert!(state.prepare_park());
         assert!(!wake(Err(io::ErrorKind::OutOfMemory.into())));
         assert!(!wake(Err(io::ErrorKind::OutOfMemory.into())));
         assert!(wake(Ok(())));
-        assert!(wake(Err(io::ErrorKind::OutOfMemory.into())), "nobody needs to ring");
-        assert_eq!(rings, 3);
-        assert!(door.wake_up());
+        assert!(wake(Err(io::ErrorKind::OutOfMemory.into())), "no signal is needed");
+        assert_eq!(signals, 3);
+        assert!(state.unpark());
     }
 
     #[test]
-    fn watching_after_a_silent_knock_rings() {
-        let door = Doorbell::default();
-        assert!(!door.knock());
-        assert!(door.watch());
+    fn notify_always_reports_a_pending_wake() {
+        let state = WakeState::default();
+        assert!(!state.set_pending());
+        assert!(state.notify_always());
     }
 
     #[test]
-    fn no_knock_is_lost_between_threads() {
+    fn no_wake_is_lost_between_threads() {
         use std::sync::atomic::AtomicU32;
         use std::time::{Duration, Instant};
-        const KNOCKS: u32 = if cfg!(miri) { 50 } else { 20_000 };
-        let (door, rings, sent) = (Doorbell::default(), AtomicU32::new(0), AtomicU32::new(0));
+        const WAKES: u32 = if cfg!(miri) { 50 } else { 20_000 };
+        let (state, signals, sent) = (WakeState::default(), AtomicU32::new(0), AtomicU32::new(0));
         let deadline = Instant::now() + Duration::from_secs(60);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for _ in 0..KNOCKS {
+                for _ in 0..WAKES {
                     sent.fetch_add(1, Ordering::SeqCst);
-                    if door.knock() {
-                        rings.fetch_add(1, Ordering::SeqCst);
+                    if state.set_pending() {
+                        signals.fetch_add(1, Ordering::SeqCst);
                     }
                 }
             });
-            // Every `sent` below the total has a knock to come: to sleep through it
-            // is to sleep for ever.
-            while sent.load(Ordering::SeqCst) < KNOCKS {
-                let before = rings.load(Ordering::SeqCst);
-                if door.sleep() {
-                    while rings.load(Ordering::SeqCst) == before {
-                        assert!(Instant::now() < deadline, "a knock was lost");
+            // While `sent` is below the total another wake follows; a parked wait that
+            // misses it would block for ever.
+            while sent.load(Ordering::SeqCst) < WAKES {
+                let before = signals.load(Ordering::SeqCst);
+                if state.prepare_park() {
+                    while signals.load(Ordering::SeqCst) == before {
+                        assert!(Instant::now() < deadline, "a wake was lost");
                         std::thread::yield_now();
                     }
                 }
-                door.wake_up();
+                state.unpark();
             }
         });
     }
