@@ -1,4 +1,4 @@
-//! Links libkqueue on Linux, if `--cfg libkqueue` asks for it. Does nothing else.
+//! Links libkqueue on Linux if `--cfg libkqueue` is set.
 
 use std::env;
 use std::process::Command;
@@ -16,18 +16,18 @@ fn link_libkqueue() {
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let flags = match Command::new("pkg-config").args(["--libs", "libkqueue"]).output() {
         Ok(output) if output.status.success() => output.stdout,
-        Ok(_) => return fail("pkg-config does not know libkqueue: install libkqueue-dev"),
+        Ok(_) => return fail("pkg-config does not find libkqueue: install libkqueue-dev"),
         Err(_) => return fail("pkg-config cannot be run: install pkg-config and libkqueue-dev"),
     };
     for flag in String::from_utf8_lossy(&flags).split_whitespace() {
         if let Some(library) = flag.strip_prefix("-l") {
             println!("cargo::rustc-link-lib={library}");
-        } else if let Some(folder) = flag.strip_prefix("-L") {
-            println!("cargo::rustc-link-search=native={folder}");
+        } else if let Some(directory) = flag.strip_prefix("-L") {
+            println!("cargo::rustc-link-search=native={directory}");
         }
     }
 }
 
-fn fail(what_to_do: &str) {
-    println!("cargo::error=--cfg libkqueue: {what_to_do}, or drop the cfg");
+fn fail(cause_and_remedy: &str) {
+    println!("cargo::error=--cfg libkqueue: {cause_and_remedy}, or drop the cfg");
 }

@@ -1,4 +1,4 @@
-//! The epoll instance: its system calls, and timeouts finer than a millisecond.
+//! An epoll instance and its system calls.
 
 use std::error::Error;
 use std::ffi::{c_int, c_long};
@@ -10,21 +10,22 @@ use std::time::Duration;
 
 use libc::epoll_event;
 
-/// An epoll instance, by descriptor.
+/// An epoll instance.
 #[derive(Debug)]
 pub(crate) struct Instance {
     fd: OwnedFd,
-    /// `epoll_pwait2` is there, as far as is known. Linux has it since 5.11, and
-    /// filters older than that deny it with `EPERM`. Android's filter kills for
-    /// what its libc does not call, so there it is not even tried.
+    /// `epoll_pwait2` has not failed yet. Linux has it since 5.11, and seccomp filters that
+    /// are older deny it with `EPERM`. Android's filter kills a process for system calls
+    /// that its libc does not make, so it is not tried there.
     pwait2: bool,
 }
 
 impl Instance {
     pub(crate) fn new() -> io::Result<Instance> {
-        // SAFETY: it takes no pointer.
+        // SAFETY: `epoll_create1` takes no pointer.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        // SAFETY: a descriptor that was just made has no other owner.
+        // SAFETY: `owned` passes only a descriptor that `epoll_create1` has just returned, so
+        // it is open and has no other owner.
         let fd = owned(fd, |fd| unsafe { OwnedFd::from_raw_fd(fd) })?;
         Ok(Instance { fd, pwait2: cfg!(target_os = "linux") })
     }
@@ -33,24 +34,24 @@ impl Instance {
         self.fd.as_raw_fd()
     }
 
-    /// Becomes another name of `other`'s instance, under the number that it has.
+    /// Makes this descriptor number refer to the instance of `other`.
     pub(crate) fn replace_with(&mut self, other: &Instance) -> io::Result<()> {
         replace(self.fd(), other.fd())
     }
 
-    /// `epoll_ctl`: adds, modifies or deletes `fd`, whose events will say `data`.
+    /// `epoll_ctl(2)`: adds, modifies or deletes `fd`, whose events carry `data`.
     pub(crate) fn ctl(&self, op: c_int, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
         let mut event = epoll_event { events, u64: data };
-        // SAFETY: the kernel reads `event` during the call only.
+        // SAFETY: `event` is a local variable that the kernel reads during the call only.
         match unsafe { libc::epoll_ctl(self.fd(), op, fd, &mut event) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Replaces the contents of `ready` with what is ready, as far as its capacity
-    /// goes. Blocks for `timeout` at the most; less where the kernel counts
-    /// milliseconds and has no room for that many.
+    /// `epoll_pwait2(2)` or `epoll_pwait(2)`: replaces the contents of `ready` with pending
+    /// events, up to its capacity. Blocks for `timeout` at most; without `epoll_pwait2`, for
+    /// `i32::MAX` milliseconds at most.
     #[inline]
     pub(crate) fn wait(
         &mut self,
@@ -60,12 +61,13 @@ impl Instance {
         ready.clear();
         let count = match timeout {
             None => self.epoll_pwait(-1, ready),
-            // The older call is the faster one where both can say it.
+            // The older call reads no `timespec`, and so is the faster one.
             Some(Duration::ZERO) => self.epoll_pwait(0, ready),
             Some(timeout) => self.wait_for(timeout, ready),
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel has written `count` entries, no more than the capacity.
+        // SAFETY: the kernel has initialized the first `count` entries; `count` is at most the
+        // capacity, which the call was given as `maxevents`.
         unsafe { ready.set_len(count) };
         Ok(())
     }
@@ -86,12 +88,12 @@ impl Instance {
         self.epoll_pwait(millis(timeout), ready)
     }
 
-    /// Not libc's function: glibc's is a cancellation point, which adds a fifth to
-    /// the cost of a wait in a program that has threads.
+    /// Not libc's function: glibc's is a cancellation point, which adds a fifth to the cost of
+    /// a wait in a program that has threads.
     #[inline]
     fn epoll_pwait(&self, timeout_ms: c_int, ready: &mut Vec<epoll_event>) -> c_long {
-        // SAFETY: the kernel writes no more entries than `ready` has room for; there
-        // is no signal mask.
+        // SAFETY: the kernel writes at most `maxevents` entries, the capacity of `ready`, during
+        // the call only; a null signal mask is allowed.
         unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait,
@@ -106,7 +108,7 @@ impl Instance {
     }
 
     fn epoll_pwait2(&self, timeout: Duration, ready: &mut Vec<epoll_event>) -> c_long {
-        /// `struct __kernel_timespec`, which is not libc's on 32-bit machines.
+        /// `struct __kernel_timespec`, which differs from libc's on 32-bit machines.
         #[repr(C)]
         struct Timespec {
             tv_sec: i64,
@@ -116,8 +118,8 @@ impl Instance {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        // SAFETY: the kernel writes no more entries than `ready` has room for, and
-        // reads `timeout` during the call only; there is no signal mask.
+        // SAFETY: the kernel writes at most `maxevents` entries, the capacity of `ready`, and
+        // reads the local `timeout`, both during the call only; a null signal mask is allowed.
         unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -132,57 +134,48 @@ impl Instance {
     }
 }
 
-/// The time since the machine started. As `Instant` has it, without the arithmetic.
-#[inline]
-pub(crate) fn monotonic() -> Duration {
-    // SAFETY: all zeros are a time.
-    let mut now = unsafe { std::mem::zeroed::<libc::timespec>() };
-    // SAFETY: the kernel writes to `now` during the call only.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    debug_assert_eq!(failed, 0, "every kernel with epoll has this clock");
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
-}
-
-/// A new descriptor, or why there is none.
+/// Converts the result of a system call that creates a descriptor.
 pub(crate) fn owned<T>(fd: c_int, own: impl FnOnce(RawFd) -> T) -> io::Result<T> {
     if fd >= 0 {
         return Ok(own(fd));
     }
-    Err(explained(io::Error::last_os_error()))
+    Err(with_remedy(io::Error::last_os_error()))
 }
 
-fn explained(error: io::Error) -> io::Error {
+fn with_remedy(error: io::Error) -> io::Error {
     if denied(&error) { io::Error::new(io::ErrorKind::Unsupported, Denied(error)) } else { error }
 }
 
-/// Makes the number `place` name what `fd` names; what it named before is closed.
-pub(crate) fn replace(place: RawFd, fd: RawFd) -> io::Result<()> {
+/// `dup3(fd, number, O_CLOEXEC)`: makes `number` refer to the file of `fd`, and closes the
+/// file that it referred to.
+pub(crate) fn replace(number: RawFd, fd: RawFd) -> io::Result<()> {
     // The crate libc has no `dup3` for Android.
-    // SAFETY: it takes no pointer, and `place` is ours to close.
-    match unsafe { libc::syscall(libc::SYS_dup3, fd, place, libc::O_CLOEXEC) } {
+    // SAFETY: `dup3` takes no pointer. The callers own `number`, so no other code depends on
+    // the file that is closed.
+    match unsafe { libc::syscall(libc::SYS_dup3, fd, number, libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// True if the system call itself is missing or filtered out.
+/// True if the system call itself is missing or denied by a seccomp filter.
 fn denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
 
-/// Rounded up, as a wait may be late and never early; capped, as longer waits
-/// are waited for in turns.
+/// Rounds up, as a wait may be late and never early. Caps the result: `Epoll::wait` calls
+/// again for the time left.
 fn millis(timeout: Duration) -> c_int {
     timeout.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(c_int::MAX)
 }
 
-/// Why [`Epoll::new`](crate::Epoll::new) says `Unsupported`; its source is the kernel's error.
+/// The `Unsupported` error of [`Epoll::new`](crate::Epoll::new); its source is the kernel's.
 #[derive(Debug)]
 struct Denied(io::Error);
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epoll is denied here ({}: by seccomp?); use the poll backend", self.0)
+        write!(f, "epoll is disabled here ({}: a seccomp filter?); use the poll backend", self.0)
     }
 }
 
@@ -207,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn either_call_waits_long_enough() {
+    fn both_system_calls_block_for_the_whole_timeout() {
         let timeout = Duration::from_micros(1_200);
         for pwait2 in [true, false] {
             let mut instance = Instance { pwait2, ..Instance::new().unwrap() };
@@ -219,8 +212,8 @@ mod tests {
     }
 
     #[test]
-    fn a_denied_system_call_is_unsupported_and_keeps_its_error() {
-        let error = explained(io::Error::from_raw_os_error(libc::ENOSYS));
+    fn denied_system_call_is_unsupported_with_its_errno_as_source() {
+        let error = with_remedy(io::Error::from_raw_os_error(libc::ENOSYS));
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         let source = error.get_ref().and_then(Error::source).unwrap();
         let source = source.downcast_ref::<io::Error>().unwrap();

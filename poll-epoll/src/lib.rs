@@ -2,7 +2,7 @@
 //!
 #![cfg_attr(any(target_os = "linux", target_os = "android"), doc = "```")]
 #![cfg_attr(not(any(target_os = "linux", target_os = "android")), doc = "```ignore")]
-//! use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+//! use poll_core::{Backend, Event, Mode, RawSource, Interest, Readiness, Token};
 //! use poll_epoll::Epoll;
 //!
 //! let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
@@ -10,59 +10,59 @@
 //!
 //! let (mut epoll, mut events) = (Epoll::new()?, Vec::new());
 //! let token = Token::new(0, 0);
-//! // SAFETY: `socket` outlives `epoll`'s interest in it.
-//! unsafe { epoll.register(token, RawSource::of(&socket), Ready::READ, Mode::Level) }?;
+//! // SAFETY: `socket` stays open until `deregister` below.
+//! unsafe { epoll.register(token, RawSource::of(&socket), Interest::READ, Mode::Level) }?;
 //! epoll.wait(None, &mut events)?;
-//! assert_eq!(events, [Event::Ready { token, ready: Ready::READ }]);
+//! assert_eq!(events, [Event::Ready { token, ready: Readiness::READ }]);
 //! epoll.deregister(token)?;
 //! # std::io::Result::Ok(())
 //! ```
 //!
 //! # How it works
 //!
-//! - `register` adds the descriptor at once: what epoll cannot watch, such as a
-//!   regular file (`EPERM`), is an error there. An interest of `NONE` is only noted.
-//! - `modify` is only noted. The next `wait` makes one `epoll_ctl` for each source
-//!   that now wants something else than the kernel was told, and none for the others.
-//! - Silence is lazy: `modify` to `NONE` costs nothing until the kernel reports the
-//!   source for the first time. That report is swallowed and the descriptor deleted
-//!   from the set. Until then, going back to the old interest costs nothing either.
-//! - `deregister` deletes the descriptor at once, as a duplicate of it would keep
-//!   the registration alive in the kernel.
-//! - A descriptor that is closed while watched stays in the set if a duplicate keeps
-//!   its file open. When such an orphan is reported, `wait` moves to a new epoll
-//!   instance, unless `raw_fd` has shown the old one to someone.
-//! - `wait` is one `epoll_pwait`, or `epoll_pwait2` if there is a time to count. Who is
-//!   busy, so that waits find something at once, does not count: an `epoll_pwait` that does
-//!   not wait comes first then, and seldom for nothing.
-//!   It reports up to 1,024 sources; the kernel puts those that were reported
-//!   behind the others, so none starves.
-//! - A wake writes to an `eventfd(2)` if the backend sleeps, and only sets a flag if not.
-//! - `raw_fd` is the epoll descriptor: an epoll instance can be watched like a source.
-//!   `has_changes` is true from a `modify` to the next `wait`.
-//! - `after_fork` gives the child a new instance and a new eventfd under the old
-//!   numbers; all sources are added again at its next `wait`.
+//! - `register` is one `EPOLL_CTL_ADD`, so a descriptor that epoll cannot watch, such as a
+//!   regular file (`EPERM`), is an error there. An interest of `NONE` makes no system call.
+//! - `modify` makes no system call. The next `wait` makes one `epoll_ctl` for each source
+//!   whose wanted events differ from the armed ones.
+//! - Muting is lazy: `modify` to `NONE` costs nothing until the kernel reports the source.
+//!   `wait` drops that report and deletes the descriptor from the interest list. A source
+//!   that is unmuted before then costs nothing either.
+//! - `deregister` is one `EPOLL_CTL_DEL`: closing the descriptor is not enough, as a
+//!   duplicate keeps its entry in the interest list.
+//! - A descriptor that is closed while registered leaves an orphaned entry if a duplicate
+//!   keeps its file open. No `epoll_ctl` reaches that entry. When the kernel reports one,
+//!   `wait` moves all sources to a new epoll instance.
+//! - `wait` is one `epoll_pwait`, or one `epoll_pwait2` if it may block for a limited time.
+//!   A busy backend polls with a zero timeout before it blocks (see `backoff.rs`).
+//!   One call reports up to 1,024 sources; the kernel moves reported sources to the end of
+//!   its ready list, so none starves.
+//! - A wake writes to an `eventfd(2)` if the backend is blocked, and only sets a flag if not.
+//! - `raw_source` is a second epoll instance that watches the first one, and stays valid when
+//!   that one is replaced. The kernel nests at most five instances.
+//! - `has_unflushed_changes` is true from a `modify` to the next `wait`.
+//! - `after_fork` gives the child new kernel objects under the old descriptor numbers; the
+//!   child's next `wait` adds all sources again.
 //!
-//! Nothing is emulated: all [modes](poll_core::Mode) and [conditions](poll_core::Ready)
+//! Nothing is emulated: all [modes](poll_core::Mode) and [conditions](poll_core::Interest)
 //! are the kernel's own. There are no [operations](poll_core::Op).
 //!
-//! | `epoll_event.events` | `Ready` |
+//! | `epoll_event.events` | `Readiness` |
 //! |---|---|
 //! | `EPOLLIN` | `READ` |
 //! | `EPOLLOUT` | `WRITE` |
 //! | `EPOLLPRI` | `PRIORITY` |
-//! | `EPOLLRDHUP` | `DISCONNECT`, if asked for |
-//! | `EPOLLHUP` | `HANGUP`, and what was asked for of `READ` and `WRITE` |
-//! | `EPOLLERR` | `ERROR`, and what was asked for of `READ` and `WRITE` |
+//! | `EPOLLRDHUP` | `DISCONNECT`, if it is in the interest |
+//! | `EPOLLHUP` | `HANGUP`, and `READ` and `WRITE` if they are in the interest |
+//! | `EPOLLERR` | `ERROR`, and `READ` and `WRITE` if they are in the interest |
 //!
 //! # Platforms
 //!
 //! Linux and Android; elsewhere this crate is empty. Before Linux 5.11, on Android
-//! and under filters that deny `epoll_pwait2`, timeouts are rounded up to
+//! and under seccomp filters that deny `epoll_pwait2`, timeouts are rounded up to
 //! milliseconds.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::fmt;
 use std::io;
@@ -70,108 +70,82 @@ use std::time::Duration;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
-use poll_core::{Backend, Countdown, Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Backend, Deadline, Event, Interest, Mode, RawSource, Readiness, Registry, Token};
 
+mod backoff;
 mod instance;
-mod rush;
 mod waker;
 
+use backoff::Backoff;
 use instance::Instance;
-use rush::Rush;
 pub use waker::Waker;
 
-/// Longer waits may be cut short by a kernel that counts them in milliseconds.
-const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
-
-/// How many sources one `wait` reports at the most: 12 KiB of events.
+/// The number of sources that one `wait` reports at most: 12 KiB of `epoll_event`.
 const BATCH: usize = 1024;
 
-/// The waker's eventfd in the kernel's reports. No token has bit 63.
-const BELL: u64 = 1 << 63;
+/// The `epoll_event.data` of the waker's eventfd. No token has bit 63.
+const WAKER: u64 = 1 << 63;
 
 /// Watches sources through `epoll(7)`; see the [crate's page](crate).
 pub struct Epoll {
+    /// Watches the waker and all armed sources.
     instance: Instance,
+    /// Made by the first `raw_source`: watches `instance` for other pollers. They keep watching
+    /// the same descriptor when `instance` is replaced.
+    exposed: OnceCell<Instance>,
     waker: Waker,
     sources: Registry<Source>,
     /// Sources that were modified since the last flush, each once.
     changed: Vec<Token>,
-    /// What the last system call reported; kept to reuse its memory.
+    /// The events of the last system call; a field so that its memory is reused.
     ready: Vec<libc::epoll_event>,
-    /// `raw_fd` was given out: another poller may watch this very instance.
-    shown: Cell<bool>,
-    /// How many sources are silent though the kernel still watches them.
-    silent: usize,
-    /// Some source was watched once, or may be an orphan: what the kernel reports has to be
-    /// compared with what is known of the source.
-    wary: bool,
-    /// A knock was found before its ring, which may come when nobody expects it.
-    rings_late: bool,
-    rush: Rush,
-}
-
-/// Whether a wait that counts time looks first what is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
-    No,
-    First,
-    /// It has looked, and there was nothing.
-    Over,
+    backoff: Backoff,
 }
 
 #[derive(Debug)]
 struct Source {
-    /// What the caller asks for, in epoll's bits; 0 while the source is to be silent.
+    /// The requested interest in epoll's bits; 0 while the source is muted.
     wanted: u32,
     armed: Armed,
-    /// Where in `changed` it is.
+    /// Its index in `changed`.
     queued: Option<usize>,
 }
 
-impl Source {
-    /// It is to be silent, and may not be: the kernel was told to watch it.
-    fn is_silent(&self) -> bool {
-        self.wanted == 0 && matches!(self.armed, Armed::For(_))
-    }
-}
-
-/// What the kernel was last told about a source.
+/// The last state that the kernel was given for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
-    /// Nothing: the descriptor is not in the set.
+    /// The descriptor is not in the interest list.
     Absent,
-    /// To watch for these bits.
+    /// The descriptor is watched for these bits.
     For(u32),
-    /// To watch once, which it has done: the descriptor is in the set, asleep.
+    /// A one-shot that has fired: the descriptor is in the interest list, disabled.
     Spent,
 }
 
 impl Epoll {
-    /// Makes an epoll instance and an eventfd to wake it.
+    /// Creates an epoll instance and an eventfd to wake it.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if a filter denies epoll; else most likely that the process
-    /// is out of descriptors.
+    /// `Unsupported` if a seccomp filter denies epoll; else the kernel's error, most likely
+    /// `EMFILE` or `ENFILE`.
     pub fn new() -> io::Result<Epoll> {
-        let (instance, waker) = (Instance::new()?, Waker::new()?);
-        watch_bell(&instance, &waker)?;
+        let waker = Waker::new()?;
         Ok(Epoll {
-            instance,
+            instance: instance_for(&waker)?,
+            exposed: OnceCell::new(),
             waker,
             sources: Registry::default(),
             changed: Vec::new(),
             ready: Vec::with_capacity(BATCH),
-            shown: Cell::new(false),
-            silent: 0,
-            wary: false,
-            rings_late: false,
-            rush: Rush::new(),
+            backoff: Backoff::new(),
         })
     }
 }
 
-impl Backend for Epoll {
+// SAFETY: the backend performs no operations. `deregister` removes the source from the epoll
+// instance, which fails only for a source that was closed before, and no call closes one.
+unsafe impl Backend for Epoll {
     type Waker = Waker;
 
     fn waker(&self) -> Waker {
@@ -182,7 +156,7 @@ impl Backend for Epoll {
         &mut self,
         token: Token,
         source: RawSource,
-        interest: Ready,
+        interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
         let wanted = to_epoll(interest, mode);
@@ -190,10 +164,7 @@ impl Backend for Epoll {
         let state = self.sources.insert(token, source, unarmed)?;
         let Some(op) = change(state.armed, wanted) else { return Ok(()) };
         match self.instance.ctl(op, source.fd(), wanted, token.to_u64()) {
-            Ok(()) => {
-                state.armed = Armed::For(wanted);
-                self.wary |= is_once(wanted);
-            }
+            Ok(()) => state.armed = Armed::For(wanted),
             Err(error) => {
                 self.sources.remove(token)?;
                 return Err(error);
@@ -202,11 +173,9 @@ impl Backend for Epoll {
         Ok(())
     }
 
-    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()> {
         let state = self.sources.get_mut(token)?;
-        let was_silent = state.is_silent();
         state.wanted = to_epoll(interest, mode);
-        self.silent = self.silent - usize::from(was_silent) + usize::from(state.is_silent());
         if state.queued.is_none() {
             state.queued = Some(self.changed.len());
             self.changed.push(token);
@@ -216,303 +185,177 @@ impl Backend for Epoll {
 
     fn deregister(&mut self, token: Token) -> io::Result<()> {
         let (source, state) = self.sources.remove(token)?;
-        self.silent -= usize::from(state.is_silent());
-        if let Some(place) = state.queued {
-            self.changed.swap_remove(place);
-            if let Some(&moved) = self.changed.get(place) {
-                self.sources.get_mut(moved)?.queued = Some(place);
+        if let Some(index) = state.queued {
+            self.changed.swap_remove(index);
+            if let Some(&moved) = self.changed.get(index) {
+                self.sources.get_mut(moved)?.queued = Some(index);
             }
         }
         if state.armed != Armed::Absent {
-            // It fails only if the caller has closed the descriptor too early.
-            self.wary |= self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0).is_err();
+            // This fails only if the caller has closed the descriptor before. An orphaned
+            // entry is found by its unknown token when the kernel reports it.
+            let _ = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
         }
         Ok(())
     }
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        // Most have nothing to tell the kernel, and nothing that they must not tell of.
-        let is_usual = self.changed.is_empty() && self.silent == 0 && !self.rings_late;
         if timeout == Some(Duration::ZERO) {
-            if self.sources.is_empty() && !self.shown.get() {
-                // The kernel has nothing to tell of nothing. Not so if others watch the
-                // instance, whose bell would go on ringing for them.
-                self.waker.bell().wake_up();
+            if self.sources.is_empty() && self.exposed.get().is_none() {
+                // No source can be ready. An exposed instance still needs the system call: the
+                // event of the eventfd keeps it readable until then.
+                self.waker.state().unpark();
                 return Ok(());
             }
-            if is_usual {
-                return self.glance(events);
+            return self.poll(timeout, events).map(drop);
+        }
+        if timeout.is_some() && self.backoff.should_poll() {
+            let found = self.poll(Some(Duration::ZERO), events)?;
+            self.backoff.record(found);
+            if found {
+                return Ok(());
             }
         }
-        let looks = self.is_to_look(timeout);
-        if looks && is_usual {
-            return self.look(timeout, events);
+        Deadline::repeat(timeout, |left| self.poll(left, events))
+    }
+
+    /// Also `None` if the process is out of descriptors.
+    fn raw_source(&self) -> Option<RawSource> {
+        let exposed = match self.exposed.get() {
+            Some(exposed) => exposed,
+            None => {
+                let outer = Instance::new().ok()?;
+                watch_instance(&outer, &self.instance).ok()?;
+                self.exposed.get_or_init(|| outer)
+            }
+        };
+        if self.waker.state().notify_always() {
+            // An eventfd write fails only if its counter overflows.
+            let _ = self.waker.signal();
         }
-        self.wait_long(timeout, if looks { Look::First } else { Look::No }, events)
+        Some(RawSource::from_fd(exposed.fd()))
     }
 
-    #[inline]
-    fn now(&self) -> Duration {
-        instance::monotonic()
-    }
-
-    fn raw_fd(&self) -> Option<RawSource> {
-        self.shown.set(true);
-        if self.waker.bell().watch() {
-            // The eventfd is never full, and the knock itself is noted anyway.
-            let _ = self.waker.ring();
-        }
-        Some(RawSource::from_fd(self.instance.fd()))
-    }
-
-    fn has_changes(&self) -> bool {
+    fn has_unflushed_changes(&self) -> bool {
         !self.changed.is_empty()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
-        // The old instance is the parent's too: it is left without a word.
+        // The parent shares the old instances: no entry may be deleted from them.
         self.waker.after_fork()?;
-        self.renew()
+        if let Some(exposed) = self.exposed.get_mut() {
+            exposed.replace_with(&Instance::new()?)?;
+        }
+        self.replace_instance()
     }
 }
 
 impl Epoll {
-    /// True if a wait may find nothing to report before the time is over, and must know how
-    /// much of it is left.
+    /// Flushes all changes, makes the system call and collects its events. Returns true if
+    /// `wait` is to return: there are new events, or a wake or a signal ended the call.
+    ///
+    /// False is the end of the timeout, or a spurious event: of a muted or orphaned source, or
+    /// of an eventfd that was written after an earlier `wait` had consumed the wake.
     #[inline]
-    fn may_go_on(&self, timeout: Option<Duration>) -> bool {
-        let longest = timeout.is_some_and(|timeout| timeout > LONGEST);
-        self.silent > 0 || self.rings_late || longest
-    }
-
-    /// True if the wait would count time, and it is [worthwhile](rush) to look first. Asked once
-    /// a wait.
-    #[inline]
-    fn is_to_look(&mut self, timeout: Option<Duration>) -> bool {
-        timeout.is_some_and(|timeout| !timeout.is_zero()) && self.rush.is_to_look()
-    }
-
-    /// A system call has found what there is: a knock, a ring, or neither.
-    #[inline]
-    fn heard(&mut self, woken: bool, rung: bool, slept: bool) {
-        if rung {
-            self.rings_late = false;
-        } else if woken {
-            // Who is awake is not rung, unless others watch the instance.
-            self.rings_late |= slept || self.shown.get();
-        }
-    }
-
-    /// Looks what is there, and does not wait.
-    #[inline]
-    fn glance(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
-        let looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready);
-        let woken = self.waker.bell().wake_up();
-        match looked {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
-        let rung = !self.ready.is_empty() && self.collect(events);
-        self.heard(woken, rung, false);
-        Ok(())
-    }
-
-    /// Looks what is there, and waits only if that is nothing.
-    #[inline]
-    fn look(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready).is_ok();
-        let found = !self.ready.is_empty();
-        self.rush.looked(found);
-        if !found {
-            return self.wait_long(timeout, if looked { Look::Over } else { Look::No }, events);
-        }
-        let woken = self.waker.bell().wake_up();
-        if !woken && self.collect_usual(events) {
-            return Ok(());
-        }
+    fn poll(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
         let before = events.len();
-        let rung = self.collect_with_care(events);
-        self.heard(woken, rung, false);
-        // A ring that not even the doorbell knew of is a wake.
-        if woken || rung || events.len() > before {
-            return Ok(());
+        if !self.changed.is_empty() {
+            self.flush(events);
         }
-        self.wait_long(timeout, Look::No, events)
+        // The error of a failed change and a pending wake are both delivered immediately.
+        let may_block = timeout != Some(Duration::ZERO) && events.len() == before;
+        let blocks = may_block && self.waker.state().prepare_park();
+        let timeout = if blocks { timeout } else { Some(Duration::ZERO) };
+        let result = self.instance.wait(timeout, &mut self.ready);
+        let woken = self.waker.state().unpark();
+        let interrupted = match result {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Err(error) => return Err(error),
+        };
+        self.collect(events);
+        Ok(woken || interrupted || events.len() > before)
     }
 
-    /// A wait, however many system calls it takes.
-    #[inline(never)]
-    fn wait_long(
-        &mut self,
-        timeout: Option<Duration>,
-        mut look: Look,
-        events: &mut Vec<Event>,
-    ) -> io::Result<()> {
-        let before = events.len();
-        // The clock is read only if the wait may have to go on.
-        let countdown = self.may_go_on(timeout).then(|| Countdown::start(timeout));
-        let mut left = timeout;
-        loop {
-            if !self.changed.is_empty() {
-                self.flush(events);
-            }
-            // What is known already is not waited for, nor is anything after a knock.
-            if events.len() > before {
-                left = Some(Duration::ZERO);
-            }
-            let mut looked = look == Look::Over;
-            if look == Look::First && left != Some(Duration::ZERO) {
-                looked = self.instance.wait(Some(Duration::ZERO), &mut self.ready).is_ok();
-                self.rush.looked(!self.ready.is_empty());
-            }
-            look = Look::No;
-            let found = looked && !self.ready.is_empty();
-            let sleeps = !found && left != Some(Duration::ZERO);
-            let knocked = sleeps && !self.waker.bell().sleep();
-            if knocked {
-                left = Some(Duration::ZERO);
-            }
-            // Who has looked need not look again.
-            let result = match found || (looked && knocked) {
-                true => Ok(()),
-                false => self.instance.wait(left, &mut self.ready),
-            };
-            let woken = self.waker.bell().wake_up();
-            let signalled = match result {
-                Ok(()) => false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
-                Err(error) => return Err(error),
-            };
-            let rung = !self.ready.is_empty() && self.collect(events);
-            self.heard(woken, rung, sleeps && !knocked);
-            if woken || signalled || events.len() > before {
-                return Ok(());
-            }
-            // All that came was a late ring or from silent sources, or the time is over.
-            left = match (&countdown, timeout) {
-                (Some(countdown), _) => countdown.left(),
-                (None, None) => None,
-                // A ring that not even the doorbell knew of is a wake, and the kernel has
-                // counted the time otherwise.
-                (None, Some(_)) if rung || self.ready.is_empty() => Some(Duration::ZERO),
-                // A descriptor that was closed too early. It is late rather than early.
-                (None, Some(_)) => timeout,
-            };
-            if left == Some(Duration::ZERO) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Tells the kernel what has changed, in one system call a source at most.
+    /// Gives the kernel all changes, with one `epoll_ctl` per source at most.
     fn flush(&mut self, events: &mut Vec<Event>) {
         for token in self.changed.drain(..) {
             let Some((source, state)) = self.sources.find(token) else { continue };
             state.queued = None;
             let Some(op) = change(state.armed, state.wanted) else { continue };
             match self.instance.ctl(op, source.fd(), state.wanted, token.to_u64()) {
-                Ok(()) => {
-                    state.armed = Armed::For(state.wanted);
-                    self.wary |= is_once(state.wanted);
-                }
+                Ok(()) => state.armed = Armed::For(state.wanted),
                 Err(_) => {
-                    self.wary = true;
                     (state.wanted, state.armed) = (0, Armed::Absent);
-                    events.push(Event::Ready { token, ready: Ready::ERROR });
+                    events.push(Event::Ready { token, ready: Readiness::ERROR });
                 }
             }
         }
     }
 
-    /// Turns what the kernel has reported into events. True if the bell has rung.
+    /// Translates the kernel's events, and drops those of muted and orphaned sources.
     #[inline]
-    fn collect(&mut self, events: &mut Vec<Event>) -> bool {
-        !self.collect_usual(events) && self.collect_with_care(events)
-    }
-
-    /// As [`Epoll::collect`], if nothing has to be known of the sources: most are to be read,
-    /// which the kernel was asked for. Else false, and nothing is done.
-    #[inline]
-    fn collect_usual(&mut self, events: &mut Vec<Event>) -> bool {
-        if self.wary || self.silent > 0 {
-            return false;
-        }
-        let usual = |event: &libc::epoll_event| event.events == bit(EPOLLIN) && event.u64 != BELL;
-        if !self.ready.iter().all(usual) {
-            return false;
-        }
-        let report = |event: &libc::epoll_event| Event::Ready {
-            token: Token::from_u64(event.u64),
-            ready: Ready::READ,
-        };
-        match self.ready.as_slice() {
-            [event] => events.push(report(event)),
-            // Neither checks for room nor stores a length for each.
-            many => events.extend(many.iter().map(report)),
-        }
-        true
-    }
-
-    /// As [`Epoll::collect`]; looks at the sources.
-    #[inline(never)]
-    fn collect_with_care(&mut self, events: &mut Vec<Event>) -> bool {
-        let (mut orphaned, mut rung) = (false, false);
+    fn collect(&mut self, events: &mut Vec<Event>) {
+        let mut orphaned = false;
         for event in &self.ready {
-            if event.u64 == BELL {
-                rung = true; // The doorbell says whether that was a wake.
-                continue;
+            if event.u64 == WAKER {
+                continue; // `unpark` reports whether a wake is pending.
             }
             let token = Token::from_u64(event.u64);
             let Some((source, state)) = self.sources.find(token) else {
                 orphaned = true;
                 continue;
             };
-            // Most are to be read until further notice, and can be. What is wanted is what the
-            // kernel was told, since the flush.
-            if event.events == bit(EPOLLIN) && state.wanted == bit(EPOLLIN) {
-                events.push(Event::Ready { token, ready: Ready::READ });
+            if state.wanted == bit(EPOLLIN) && event.events == bit(EPOLLIN) {
+                // The most frequent case: a third of the instructions of the general one.
+                events.push(Event::Ready { token, ready: Readiness::READ });
                 continue;
             }
-            let spent = matches!(state.armed, Armed::For(bits) if is_once(bits));
+            let is_oneshot = matches!(state.armed, Armed::For(bits) if bits & ONESHOT != 0);
             if state.wanted != 0 {
-                let ready = to_ready(state.wanted).report(to_ready(event.events));
+                let ready = to_ready(state.wanted).to_interest().report(to_ready(event.events));
                 events.push(Event::Ready { token, ready });
-            } else if !spent {
-                let deleted = self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0);
-                orphaned |= deleted.is_err();
-                self.silent -= usize::from(state.is_silent());
+            } else if !is_oneshot {
+                // A muted source is deleted at its first report.
+                orphaned |= self.instance.ctl(EPOLL_CTL_DEL, source.fd(), 0, 0).is_err();
                 state.armed = Armed::Absent;
             }
-            if spent {
-                self.silent -= usize::from(state.is_silent());
+            if is_oneshot {
                 (state.wanted, state.armed) = (0, Armed::Spent);
             }
         }
-        self.wary |= orphaned;
-        if orphaned && !self.shown.get() {
-            // If it fails, the next report of an orphan tries again.
-            let _ = self.renew();
+        if orphaned {
+            // If this fails, the next report of the orphaned entry tries again.
+            let _ = self.replace_instance();
         }
-        rung
     }
 
-    /// Takes a new instance, which the next flush fills, under the old number.
+    /// Replaces the epoll instance by a new one with the same descriptor number. The next
+    /// flush adds all sources to it.
     ///
-    /// A forked child needs one, and so does who has an orphan: a descriptor that
-    /// was closed while watched stays in the set for as long as a duplicate of it
-    /// is open anywhere, and can no longer be named to be deleted.
-    fn renew(&mut self) -> io::Result<()> {
-        let instance = Instance::new()?;
-        watch_bell(&instance, &self.waker)?;
-        self.instance.replace_with(&instance)?;
-        self.changed.clear();
-        self.silent = 0;
-        for (token, _, state) in self.sources.iter_mut() {
-            (state.armed, state.queued) = (Armed::Absent, Some(self.changed.len()));
-            self.changed.push(token);
+    /// A forked child needs one of its own. An orphaned entry makes one necessary too: it
+    /// stays in the interest list until the last duplicate of its descriptor is closed, and
+    /// no descriptor is left to name it in `EPOLL_CTL_DEL`.
+    #[cold]
+    fn replace_instance(&mut self) -> io::Result<()> {
+        let new = instance_for(&self.waker)?;
+        if let Some(exposed) = self.exposed.get() {
+            // Closing is not enough: a forked child may have a duplicate of the old instance.
+            let _ = exposed.ctl(EPOLL_CTL_DEL, self.instance.fd(), 0, 0);
         }
-        Ok(())
+        let replaced = self.instance.replace_with(&new);
+        if replaced.is_ok() {
+            self.changed.clear();
+            for (token, _, state) in self.sources.iter_mut() {
+                (state.armed, state.queued) = (Armed::Absent, Some(self.changed.len()));
+                self.changed.push(token);
+            }
+        }
+        if let Some(exposed) = self.exposed.get() {
+            watch_instance(exposed, &self.instance)?;
+        }
+        replaced
     }
 }
 
@@ -526,23 +369,33 @@ impl fmt::Debug for Epoll {
     }
 }
 
-fn watch_bell(instance: &Instance, waker: &Waker) -> io::Result<()> {
-    instance.ctl(EPOLL_CTL_ADD, waker.fd(), bit(EPOLLIN) | bit(EPOLLET), BELL)
+/// Creates an epoll instance that watches the waker's eventfd, edge-triggered: each write is
+/// an event, and the counter is never read.
+fn instance_for(waker: &Waker) -> io::Result<Instance> {
+    let instance = Instance::new()?;
+    instance.ctl(EPOLL_CTL_ADD, waker.fd(), bit(EPOLLIN) | bit(EPOLLET), WAKER)?;
+    Ok(instance)
 }
 
-/// Which `epoll_ctl` makes the kernel watch for `wanted`, if any is needed.
+/// Makes `outer` readable while `inner` has events.
+fn watch_instance(outer: &Instance, inner: &Instance) -> io::Result<()> {
+    outer.ctl(EPOLL_CTL_ADD, inner.fd(), bit(EPOLLIN), 0)
+}
+
+/// Returns the `epoll_ctl` operation that takes a source from `armed` to `wanted`, if one is
+/// needed.
 ///
 /// ```text
-///    armed ╲ wanted │ nothing  │ the same            │ something else
-///   ────────────────┼──────────┼─────────────────────┼────────────────
-///    Absent         │    -     │         ADD         │      ADD
-///    For(bits)      │  - lazy  │  - ; with EPOLLET:  │      MOD
+///    armed ╲ wanted │ nothing  │ the same bits       │ other bits
+///   ────────────────┼──────────┼─────────────────────┼────────────
+///    Absent         │    -     │         ADD         │    ADD
+///    For(bits)      │  - lazy  │  - ; with EPOLLET:  │    MOD
 ///                   │          │         MOD         │
-///    Spent          │    -     │         MOD         │      MOD
+///    Spent          │    -     │         MOD         │    MOD
 /// ```
 ///
-/// A `MOD` makes the kernel look again, and report an edge that was reported
-/// before. With the same bits in the other modes it would look anyway.
+/// `MOD` makes the kernel evaluate the source again and report an edge that it has reported
+/// before. Without `EPOLLET` the kernel evaluates it at every wait.
 fn change(armed: Armed, wanted: u32) -> Option<c_int> {
     match armed {
         _ if wanted == 0 => None,
@@ -552,28 +405,25 @@ fn change(armed: Armed, wanted: u32) -> Option<c_int> {
     }
 }
 
-const FLAGS: [(c_int, Ready); 6] = [
-    (EPOLLIN, Ready::READ),
-    (EPOLLOUT, Ready::WRITE),
-    (EPOLLPRI, Ready::PRIORITY),
-    (EPOLLRDHUP, Ready::DISCONNECT),
-    (EPOLLHUP, Ready::HANGUP),
-    (EPOLLERR, Ready::ERROR),
+const FLAGS: [(c_int, Readiness); 6] = [
+    (EPOLLIN, Readiness::READ),
+    (EPOLLOUT, Readiness::WRITE),
+    (EPOLLPRI, Readiness::PRIORITY),
+    (EPOLLRDHUP, Readiness::DISCONNECT),
+    (EPOLLHUP, Readiness::HANGUP),
+    (EPOLLERR, Readiness::ERROR),
 ];
 
-/// True if the kernel watches once.
-const fn is_once(bits: u32) -> bool {
-    bits & bit(EPOLLONESHOT) != 0
-}
+const ONESHOT: u32 = bit(EPOLLONESHOT);
 
-/// libc's flags are signed, the kernel's words are not.
+/// Converts a flag: libc's are signed, `epoll_event.events` is not.
 const fn bit(flag: c_int) -> u32 {
     flag as u32
 }
 
-/// What to tell the kernel; 0 if there is nothing to watch for.
-fn to_epoll(interest: Ready, mode: Mode) -> u32 {
-    let interest = interest & Ready::INTEREST;
+/// Returns the bits for `epoll_event.events`; 0 if the interest is empty.
+fn to_epoll(interest: Interest, mode: Mode) -> u32 {
+    let interest = interest & Interest::all();
     if interest.is_empty() {
         return 0;
     }
@@ -582,16 +432,12 @@ fn to_epoll(interest: Ready, mode: Mode) -> u32 {
         Mode::Oneshot => EPOLLONESHOT,
         Mode::Edge => EPOLLET,
     };
-    let asked = FLAGS.iter().filter(|(_, ready)| interest.contains(*ready));
+    let asked = FLAGS.iter().filter(|(_, ready)| interest.to_readiness().contains(*ready));
     asked.fold(bit(mode), |bits, (flag, _)| bits | bit(*flag))
 }
 
-/// What the kernel's bits mean, apart from the mode. Most events are to be read, and no more.
-#[inline]
-fn to_ready(bits: u32) -> Ready {
-    if bits == bit(EPOLLIN) {
-        return Ready::READ;
-    }
+/// Returns the conditions in `epoll_event.events`, without the mode bits.
+fn to_ready(bits: u32) -> Readiness {
     FLAGS.iter().filter(|(flag, _)| bits & bit(*flag) != 0).map(|(_, ready)| *ready).collect()
 }
 

@@ -1,19 +1,18 @@
-//! AFD polls: requests to the socket driver that end when a socket is ready.
+//! AFD polls: requests to the socket driver that complete when a socket is ready.
 //!
-//! `\Device\Afd` is the driver under all sockets of Windows. Its request
-//! `IOCTL_AFD_POLL`, on which `select` and `WSAPoll` are built, is not documented,
-//! but has not changed since Windows 2000. It names a socket and some conditions
-//! and stays in flight until one of them holds; then a packet arrives at the
-//! completion port. A poll in flight cannot be changed, only cancelled, and even
-//! then its memory is the kernel's until its packet has been dequeued.
+//! `\Device\Afd` is the driver of all sockets on Windows. `select` and `WSAPoll` are built on
+//! its request `IOCTL_AFD_POLL`, which is undocumented but has not changed since Windows 2000.
+//! The request names a socket and conditions and stays in flight until one of them holds; then
+//! a packet is queued to the completion port. A poll in flight cannot be changed, only
+//! cancelled, and the kernel may write to its memory until its packet is queued.
 //!
-//! So polls live in slots that are apart from the registrations:
+//! So polls live in slots of their own, which outlive registrations:
 //!
 //! ```text
 //!            start()                        abandon()
 //!     Free ───────────▶ Watched(owner) ───────────────▶ Abandoned
 //!      ▲                      │                             │
-//!      │      finish(): tell  │        finish(): hush       │
+//!      │   finish(): Some     │       finish(): None        │
 //!      └──────────────────────┴─────────────────────────────┘
 //! ```
 
@@ -48,7 +47,7 @@ pub(crate) const SEND: u32 = 1 << 2;
 pub(crate) const DISCONNECT: u32 = 1 << 3;
 /// The connection was reset.
 pub(crate) const ABORT: u32 = 1 << 4;
-/// This process has closed the socket.
+/// The socket was closed in this process.
 pub(crate) const LOCAL_CLOSE: u32 = 1 << 5;
 /// A connection can be accepted.
 pub(crate) const ACCEPT: u32 = 1 << 7;
@@ -57,18 +56,18 @@ pub(crate) const CONNECT_FAIL: u32 = 1 << 8;
 
 const IOCTL_AFD_POLL: u32 = 0x0001_2024;
 
-/// How many polls share a handle to the driver. To cancel one, the kernel searches
-/// the requests that are in flight on its handle: a handle for all sockets would
-/// make that search long, a handle for each would double the handles of a program.
-const GROUP: usize = 32;
+/// The number of polls that share a handle to the driver. To cancel one, the kernel searches
+/// the requests in flight on its handle: one handle for all sockets would make that search
+/// long, one per socket would double the handles of a program.
+const POLLS_PER_DEVICE: usize = 32;
 
-/// `AFD_POLL_INFO` with room for one socket: both what is asked and the answer.
+/// `AFD_POLL_INFO` for one socket: both the input and the output of the request.
 #[repr(C)]
 struct PollInfo {
-    /// In units of 100 ns; the completion port has timeouts of its own.
+    /// In units of 100 ns. Never used: the wait on the completion port has the timeout.
     timeout: i64,
     number_of_handles: u32,
-    /// Would end the polls that others have in flight for the same socket.
+    /// If set, ends all other polls in flight for the same socket.
     unique: u32,
     socket: HANDLE,
     events: u32,
@@ -77,29 +76,29 @@ struct PollInfo {
 
 const _: () = assert!(size_of::<PollInfo>() == 32 && offset_of!(PollInfo, socket) == 16);
 
-/// What the kernel writes to while a poll is in flight.
+/// The memory that the kernel writes to while a poll is in flight.
 #[repr(C)]
 struct Memory {
     outcome: IO_STATUS_BLOCK,
     info: PollInfo,
 }
 
-/// A handle to the driver, and the memory of the polls that are made through it.
+/// A handle to the driver, and the memory of the polls that use it.
 #[derive(Debug)]
-struct Group {
-    device: OwnedHandle,
-    /// A leaked `Box`: not a `Box`, as the kernel writes to it behind Rust's back.
-    memory: NonNull<MaybeUninit<[Memory; GROUP]>>,
+struct Device {
+    handle: OwnedHandle,
+    /// A leaked `Box`. A `Box` would claim exclusive access, but the kernel writes to it.
+    memory: NonNull<MaybeUninit<[Memory; POLLS_PER_DEVICE]>>,
 }
 
-// SAFETY: the memory is owned by the group and bound to no thread.
-unsafe impl Send for Group {}
+// SAFETY: the device owns the memory, which is not bound to a thread.
+unsafe impl Send for Device {}
 
 /// Names a poll in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Poll(usize);
 
-/// Who wants to know how a poll ends.
+/// The receiver of a poll's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A registered source.
@@ -108,7 +107,7 @@ pub(crate) enum Owner {
     Operation(Token),
 }
 
-/// Whether a slot's memory is the kernel's, and who wants to know how its poll ends.
+/// The state of a slot. The kernel may write to its memory unless it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Free,
@@ -119,26 +118,26 @@ enum Slot {
 /// All polls in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Polls {
-    groups: Vec<Group>,
-    /// Slot `n` has the memory `n % GROUP` of group `n / GROUP`.
+    devices: Vec<Device>,
+    /// Slot `n` has the memory `n % POLLS_PER_DEVICE` of device `n / POLLS_PER_DEVICE`.
     slots: Vec<Slot>,
     free: Vec<usize>,
 }
 
 impl Polls {
-    /// Makes sure that there are slots for `total` polls, and one that is free.
+    /// Allocates slots until there are `total`, and at least one is free.
     pub(crate) fn reserve(&mut self, port: &Port, total: usize) -> io::Result<()> {
         while self.slots.len() < total || self.free.is_empty() {
-            self.groups.push(Group::new(port)?);
+            self.devices.push(Device::new(port)?);
             let first = self.slots.len();
-            self.slots.resize(first + GROUP, Slot::Free);
-            self.free.extend((first..first + GROUP).rev());
+            self.slots.resize(first + POLLS_PER_DEVICE, Slot::Free);
+            self.free.extend((first..first + POLLS_PER_DEVICE).rev());
         }
         Ok(())
     }
 
-    /// Asks for a packet when one of `events` holds for `socket`, which may be at
-    /// once. An error is about the socket, and no packet follows.
+    /// Starts a poll, whose packet is queued when one of `events` holds for `socket`. An error
+    /// concerns the socket, and no packet follows.
     ///
     /// # Panics
     ///
@@ -163,14 +162,15 @@ impl Polls {
             Anonymous: IO_STATUS_BLOCK_0 { Status: STATUS_PENDING },
             Information: 0,
         };
-        // SAFETY: the slot is free, so the memory is ours alone.
+        // SAFETY: the slot is free, so the kernel does not use its memory.
         unsafe { memory.write(Memory { outcome, info }) };
-        // SAFETY: the field lies within the memory.
+        // SAFETY: `parts` returns the memory of a slot, so the field is in bounds.
         let outcome = unsafe { &raw mut (*memory.as_ptr()).outcome };
-        // SAFETY: the field lies within the memory.
+        // SAFETY: `parts` returns the memory of a slot, so the field is in bounds.
         let info = unsafe { &raw mut (*memory.as_ptr()).info };
-        // SAFETY: both stay where they are, and nobody touches them, until the
-        // packet has arrived: the slot is not free until then.
+        // SAFETY: both pointers stay valid and this process does not access them until `finish`,
+        // which the packet of this request triggers: the slot is not free until then, and
+        // `Polls::drop` leaks memory of slots that are not free.
         let status = unsafe {
             NtDeviceIoControlFile(
                 device,
@@ -193,25 +193,25 @@ impl Polls {
         Ok(Poll(index))
     }
 
-    /// Cancels a poll. Nobody will be told how it ends.
+    /// Cancels a poll and discards its result.
     pub(crate) fn abandon(&mut self, poll: Poll) {
         self.slots[poll.0] = Slot::Abandoned;
         self.cancel(poll);
     }
 
-    /// Has a poll end soon.
+    /// Cancels a poll. Its result is still delivered.
     pub(crate) fn cancel(&self, poll: Poll) {
         let (device, memory) = self.parts(poll.0);
-        // SAFETY: the field lies within the memory.
+        // SAFETY: `parts` returns the memory of a slot, so the field is in bounds.
         let outcome = unsafe { &raw mut (*memory.as_ptr()).outcome };
         let mut ignored = IO_STATUS_BLOCK::default();
-        // Fails only if the poll has ended already. Either way its packet comes.
-        // SAFETY: the kernel compares the first address and fills the other block.
+        // This fails only if the poll has already ended. Its packet is queued in both cases.
+        // SAFETY: the kernel only compares the first address, and writes to a local variable.
         let _ = unsafe { NtCancelIoFileEx(device, outcome, &mut ignored) };
     }
 
-    /// Takes note of a packet, which frees the slot. Says which conditions hold and
-    /// for whom, unless the poll was abandoned. None hold if it was cancelled.
+    /// Handles a packet and frees its slot. Returns the owner and the conditions that hold,
+    /// none if the poll was cancelled. `None` if the poll was abandoned.
     pub(crate) fn finish(&mut self, context: usize) -> Option<(Owner, u32)> {
         let index = context.wrapping_sub(1);
         let slot = self.slots.get_mut(index).filter(|slot| **slot != Slot::Free)?;
@@ -219,9 +219,10 @@ impl Polls {
         self.free.push(index);
         let Slot::Watched(owner) = was else { return None };
         let (_, memory) = self.parts(index);
-        // SAFETY: the packet has arrived, so the memory is ours again.
+        // SAFETY: the packet was dequeued, so the kernel does not use the memory any more;
+        // `start` has initialized it.
         let Memory { outcome, info } = unsafe { memory.as_ref() };
-        // SAFETY: the kernel has written a status, and before that we had.
+        // SAFETY: `start` and then the kernel have written the status variant of the union.
         let status = unsafe { outcome.Anonymous.Status };
         let events = match status {
             STATUS_CANCELLED => 0,
@@ -232,65 +233,65 @@ impl Polls {
         Some((owner, events))
     }
 
-    /// Cancels everything. Nobody will be told.
+    /// Cancels all polls and discards their results.
     pub(crate) fn abandon_all(&mut self) {
         for slot in self.slots.iter_mut().filter(|slot| **slot != Slot::Free) {
             *slot = Slot::Abandoned;
         }
-        for (group, slots) in self.groups.iter().zip(self.slots.chunks(GROUP)) {
+        for (device, slots) in self.devices.iter().zip(self.slots.chunks(POLLS_PER_DEVICE)) {
             if slots.contains(&Slot::Abandoned) {
-                let (device, mut ignored) = (group.device.as_raw_handle(), Default::default());
-                // SAFETY: a null request stands for all of the handle's.
-                let _ = unsafe { NtCancelIoFileEx(device, ptr::null(), &mut ignored) };
+                let (handle, mut ignored) = (device.handle.as_raw_handle(), Default::default());
+                // SAFETY: null cancels all requests of the handle; `ignored` is a local variable.
+                let _ = unsafe { NtCancelIoFileEx(handle, ptr::null(), &mut ignored) };
             }
         }
     }
 
-    /// How many packets are still to come.
+    /// Returns the number of polls whose packets were not dequeued yet.
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     fn parts(&self, index: usize) -> (HANDLE, NonNull<Memory>) {
-        let group = &self.groups[index / GROUP];
-        let first: NonNull<Memory> = group.memory.cast();
-        // SAFETY: the remainder is less than the number of elements.
-        (group.device.as_raw_handle(), unsafe { first.add(index % GROUP) })
+        let device = &self.devices[index / POLLS_PER_DEVICE];
+        let first: NonNull<Memory> = device.memory.cast();
+        // SAFETY: the remainder is less than `POLLS_PER_DEVICE`, the length of the array.
+        (device.handle.as_raw_handle(), unsafe { first.add(index % POLLS_PER_DEVICE) })
     }
 }
 
 impl Drop for Polls {
     fn drop(&mut self) {
-        for (group, slots) in self.groups.iter().zip(self.slots.chunks(GROUP)) {
-            // The kernel would write to the memory of a poll that has not ended. If
-            // one does not end, to leak it is all that is left.
+        for (device, slots) in self.devices.iter().zip(self.slots.chunks(POLLS_PER_DEVICE)) {
+            // The kernel may write to the memory of a poll that has not ended: it is leaked.
             if slots.iter().all(|slot| *slot == Slot::Free) {
-                // SAFETY: it was a `Box`, and nobody has its address any more.
-                drop(unsafe { Box::from_raw(group.memory.as_ptr()) });
+                // SAFETY: `Device::new` has leaked the `Box`; all slots are free, so the kernel
+                // does not use the memory any more.
+                drop(unsafe { Box::from_raw(device.memory.as_ptr()) });
             }
         }
     }
 }
 
-impl Group {
-    fn new(port: &Port) -> io::Result<Group> {
+impl Device {
+    fn new(port: &Port) -> io::Result<Device> {
         let device = open_driver()?;
         port.associate(&device, Key::Poll)?;
-        // Nobody waits on the handle itself. A failure costs only time.
-        // SAFETY: the handle is borrowed from its owner.
+        // Saves the kernel from signalling the handle, which no code waits on. A failure costs
+        // time only.
+        // SAFETY: `device` is open, and the call takes no pointer.
         let _ = unsafe {
             SetFileCompletionNotificationModes(
                 device.as_raw_handle(),
                 FILE_SKIP_SET_EVENT_ON_HANDLE as u8,
             )
         };
-        let memory = Box::<[Memory; GROUP]>::new_uninit();
-        Ok(Group { device, memory: NonNull::from(Box::leak(memory)) })
+        let memory = Box::<[Memory; POLLS_PER_DEVICE]>::new_uninit();
+        Ok(Device { handle: device, memory: NonNull::from(Box::leak(memory)) })
     }
 }
 
-/// Opens the driver for requests that name their sockets themselves. The last part
-/// of the path is only a name for debuggers to show.
+/// Opens a handle to the driver. The last component of the path is a label for debuggers.
 fn open_driver() -> io::Result<OwnedHandle> {
     let path: Vec<u16> = r"\Device\Afd\poll-iocp".encode_utf16().collect();
     let bytes = (path.len() * 2) as u16;
@@ -302,7 +303,7 @@ fn open_driver() -> io::Result<OwnedHandle> {
         ..Default::default()
     };
     let (mut device, mut outcome) = (ptr::null_mut(), IO_STATUS_BLOCK::default());
-    // SAFETY: every pointer is null or to a local variable, and the call is synchronous.
+    // SAFETY: each pointer is null or to a local variable, and the call is synchronous.
     let status = unsafe {
         NtCreateFile(
             &mut device,
@@ -321,26 +322,27 @@ fn open_driver() -> io::Result<OwnedHandle> {
     if is_error(status) {
         return Err(os_error(status));
     }
-    // SAFETY: the handle was just made, and nobody else has it.
+    // SAFETY: `NtCreateFile` has just returned the handle, so it has no other owner.
     Ok(unsafe { OwnedHandle::from_raw_handle(device) })
 }
 
-/// What a packet of slot `index` carries. Never null: that would mean "no packet".
+/// Returns the context of the packets of slot `index`. Never null: a request with a null
+/// context queues no packet.
 fn context(index: usize) -> *const c_void {
     ptr::without_provenance(index + 1)
 }
 
-/// True if a request failed at once, so that no packet follows (`NT_ERROR`).
+/// `NT_ERROR`: true if a request failed immediately, so that no packet follows.
 pub(crate) fn is_error(status: NTSTATUS) -> bool {
     status as u32 >> 30 == 3
 }
 
 fn os_error(status: NTSTATUS) -> io::Error {
-    io::Error::from_raw_os_error(code_of(status))
+    io::Error::from_raw_os_error(win32_error(status))
 }
 
-/// The error of Windows for a status of its kernel.
-pub(crate) fn code_of(status: NTSTATUS) -> i32 {
-    // SAFETY: a pure function.
+/// Returns the Win32 error for a status of the kernel.
+pub(crate) fn win32_error(status: NTSTATUS) -> i32 {
+    // SAFETY: the function takes a number and accesses no memory of the caller.
     unsafe { RtlNtStatusToDosError(status) as i32 }
 }

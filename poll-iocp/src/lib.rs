@@ -2,7 +2,7 @@
 //!
 #![cfg_attr(windows, doc = "```")]
 #![cfg_attr(not(windows), doc = "```ignore")]
-//! use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+//! use poll_core::{Backend, Event, Mode, RawSource, Interest, Readiness, Token};
 //! use poll_iocp::Iocp;
 //!
 //! let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
@@ -10,92 +10,92 @@
 //!
 //! let (mut iocp, mut events) = (Iocp::new()?, Vec::new());
 //! let token = Token::new(0, 0);
-//! // SAFETY: `socket` outlives `iocp`'s interest in it.
-//! unsafe { iocp.register(token, RawSource::of(&socket), Ready::READ, Mode::Level) }?;
+//! // SAFETY: `socket` stays open until `deregister` below.
+//! unsafe { iocp.register(token, RawSource::of(&socket), Interest::READ, Mode::Level) }?;
 //! iocp.wait(None, &mut events)?;
-//! assert_eq!(events, [Event::Ready { token, ready: Ready::READ }]);
+//! assert_eq!(events, [Event::Ready { token, ready: Readiness::READ }]);
 //! iocp.deregister(token)?;
 //! # std::io::Result::Ok(())
 //! ```
 //!
 //! # How it works
 //!
-//! A completion port tells what has ended, not what could begin. Readiness comes
-//! from *AFD polls*, requests to the socket driver that end when a socket is ready;
-//! `select` and `WSAPoll` are made of them too.
+//! A completion port reports completed operations, not readiness. Readiness comes from *AFD
+//! polls*: requests to the socket driver that complete when a socket is ready. `select` and
+//! `WSAPoll` are built on them too.
 //!
-//! - `register` finds the socket of the driver under layers that other software may
-//!   have put over it. What is no socket is an error: readiness exists for sockets
-//!   only on Windows.
-//! - `modify` is only noted. The next `wait` starts a poll for each source that wants
-//!   one. A poll in flight cannot be changed: if a source wants something else by
-//!   then, its poll is cancelled and another started, which is two system calls.
-//! - Silence is lazy: a poll in flight stays when its source wants nothing. When it
-//!   ends it is swallowed; if its interest comes back before, that costs nothing.
-//! - `deregister` cancels the poll and forgets it. The memory that the kernel writes
-//!   to belongs to the poll, not to the source, and lives until the poll has ended.
-//! - `wait` dequeues up to 512 packets at once, oldest first, so no source starves.
-//! - A poll is a one-shot, so `Mode::Oneshot` is free. `Mode::Level` costs a new poll for
-//!   each report, started by the next `wait` if the source still wants it: what the caller
-//!   has emptied by then is not reported. `Mode::Edge` is `Unsupported`.
-//! - A wake posts a packet if the backend sleeps, and only sets a flag if not.
-//! - Waits shorter than 100 ms end by a high-resolution timer, longer ones at a tick of
-//!   the system clock, which comes every 15.6 ms or more often.
-//! - `raw_fd` is `None`: a completion port cannot be watched by another poller. There
-//!   is no `fork`, so `after_fork` is `Unsupported`.
-//! - Dropping the backend cancels all polls and operations and waits for them to end: a
-//!   moment for sockets and pipes, as long as the disk takes for files. What they had
-//!   accepted unheard is closed.
+//! - `register` finds the driver's socket below layered service providers. Only sockets have
+//!   readiness on Windows; any other source is an error.
+//! - `modify` makes no system call. The next `wait` starts a poll for each source that needs
+//!   one. A poll in flight cannot be changed: if the interest differs by then, the poll is
+//!   cancelled and another one started, which is two system calls.
+//! - Muting is lazy: the poll of a muted source stays in flight, and `wait` drops its result. A
+//!   source that gets its old interest back before then costs nothing.
+//! - `deregister` cancels the poll. The memory that the kernel writes to belongs to the poll,
+//!   not to the source, and is freed after the poll has ended.
+//! - `wait` dequeues up to 512 packets with one call, oldest first, so no source starves.
+//! - A poll is a one-shot, so `Mode::Oneshot` costs nothing. `Mode::Level` is emulated: each
+//!   report costs a new poll, which the next `wait` starts if the interest still holds, so data
+//!   that the caller has read by then is not reported. `Mode::Edge` is `Unsupported`.
+//! - A wake posts a packet if the backend is blocked, and only sets a flag if not.
+//! - Waits shorter than 100 ms end by a high-resolution timer, longer ones at a tick of the
+//!   system clock, by default every 15.6 ms.
+//! - `raw_source` is `None`: a completion port cannot be watched by another poller. Windows has no
+//!   `fork`, so `after_fork` is `Unsupported`.
+//! - Dropping the backend cancels all polls and operations and waits until they have ended:
+//!   immediately for sockets and pipes, after the disk access for files. Sockets that were
+//!   accepted and not delivered are closed.
 //!
-//! | `AFD_POLL_…` | polled for | `Ready` |
+//! | `AFD_POLL_…` | requested for | `Readiness` |
 //! |---|---|---|
 //! | `RECEIVE`, `ACCEPT` | `READ` | `READ` |
 //! | `SEND` | `WRITE` | `WRITE` |
 //! | `RECEIVE_EXPEDITED` | `PRIORITY` | `PRIORITY` |
-//! | `DISCONNECT` | `READ`, `DISCONNECT` | `READ`; `DISCONNECT`, if asked for |
-//! | `ABORT`, `CONNECT_FAIL` | always | `ERROR`, `HANGUP`, and what was asked for of `READ` and `WRITE` |
-//! | `LOCAL_CLOSE` | always | `ERROR`; then the source sleeps |
+//! | `DISCONNECT` | `READ`, `DISCONNECT` | `READ`; `DISCONNECT`, if it is in the interest |
+//! | `ABORT`, `CONNECT_FAIL` | always | `ERROR`, `HANGUP`, and `READ` and `WRITE` if they are in the interest |
+//! | `LOCAL_CLOSE` | always | `ERROR`; then the source is muted |
 //!
 //! # Operations
 //!
 //! [Operations](poll_core::Op) start in `submit`, each with an overlapped call. Its
-//! `OVERLAPPED` is in a slot that is used again once the call's packet was dequeued,
-//! whatever becomes of the operation. What ends within `submit` is told by the next wait.
+//! `OVERLAPPED` is in a slot that is reused after the packet of the call was dequeued, even if
+//! the operation has ended before. The next wait delivers the result of an operation that
+//! completes within `submit`.
 //!
 //! | `Op` | calls |
 //! |---|---|
 //! | `Accept` | `AcceptEx` with a socket like the listener, then `SO_UPDATE_ACCEPT_CONTEXT` |
-//! | `AcceptMulti` | the same again and again, with up to 32 calls at a time as bursts of connections show to be of use; a peer that is gone already is passed over |
-//! | `Connect` | `bind` to any address if need be, `ConnectEx`, `SO_UPDATE_CONNECT_CONTEXT`; for datagrams `connect`, which does not block |
+//! | `AcceptMulti` | the same repeatedly, with up to 32 calls in flight after bursts of connections; connections that the peer has already reset are skipped |
+//! | `Connect` | `bind` to any address if unbound, `ConnectEx`, `SO_UPDATE_CONNECT_CONTEXT`; for datagrams `connect`, which does not block |
 //! | `Recv`, `Send` | `WSARecv`, `WSASend` |
-//! | `RecvMsg` | a `WSAMSG`: `WSARecvMsg` if there is room for control data (datagrams only), else `WSARecvFrom` if there is room for an address, else `WSARecv` |
+//! | `RecvMsg` | a `WSAMSG`: `WSARecvMsg` if it has space for control data (datagrams only), else `WSARecvFrom` if it has space for an address, else `WSARecv` |
 //! | `SendMsg` | likewise `WSASendMsg`, `WSASendTo` or `WSASend` |
-//! | `RecvMulti` | `WSARecv` of no bytes until there is something, then `WSARecv` into a buffer of the group |
+//! | `RecvMulti` | a zero-byte `WSARecv` until data is pending, then `WSARecv` into a buffer of the group |
 //! | `RecvMsgMulti`, and `RecvMulti` for datagrams | an AFD poll, then as for `RecvMsg` into a buffer of the group |
 //! | `Poll` | an AFD poll |
 //! | `Read`, `Write` | `ReadFile`, `WriteFile`, one buffer after the other |
 //! | `ConnectNamedPipe` | `ConnectNamedPipe` |
 //! | `cancel` | `CancelIoEx`; for polls `NtCancelIoFileEx` |
 //!
-//! - Everything else is not supported: Windows has no overlapped call for it.
-//! - A `Recv` of no bytes ends when there is something to receive, or the end of it: so
-//!   memory can be allocated late. The same holds for a `Read` of a pipe.
-//! - Operations that take a group take a buffer only when there is something to receive:
-//!   an idle connection holds none. `count` may be any number.
-//! - A datagram that does not fit is cut, as elsewhere; `MSG_TRUNC` says so in the flags.
-//! - `Read` of a pipe fills one buffer; of a file, all. The end of a file and a pipe whose
-//!   other side has closed are a count of 0. Files need `FILE_FLAG_OVERLAPPED` and an
-//!   offset, as such handles have no position; `submit` refuses others as `Unsupported`.
-//! - A source is bound to the backend's port by its first operation, and again by the first
-//!   one that starts when none is in flight, as it may have been closed in between: two
-//!   system calls. On Windows (8.1 and later) a source may go from one backend to another
-//!   when it has no operation in flight; under Wine it cannot, and `submit` says
+//! - All other operations are `Unsupported`: Windows has no overlapped call for them.
+//! - A zero-byte `Recv` completes when data is pending or the stream has ended, so that a buffer
+//!   can be allocated late. The same holds for a `Read` of a pipe.
+//! - Operations with a buffer group take a buffer only when data is pending: an idle connection
+//!   holds none. `count` may be any number.
+//! - A datagram that does not fit is truncated, and the flags have `MSG_TRUNC`.
+//! - `Read` of a pipe fills one buffer, of a file all buffers. At the end of a file, and when the
+//!   other side of a pipe has closed, the count is 0. Files need `FILE_FLAG_OVERLAPPED` and an
+//!   offset, as overlapped handles have no position; `submit` rejects others as `Unsupported`.
+//! - The first operation associates its source with the backend's port, and so does each one
+//!   that starts while none is in flight, as the source may have been closed in between: two
+//!   system calls. On Windows 8.1 and later a source may move from one backend to another while
+//!   it has no operation in flight; under Wine 8 it cannot, and `submit` fails with
 //!   `Unsupported`.
-//! - `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` is never set: it would save a packet for calls
-//!   that are over at once, but can never be undone for whoever has the source next. Where
-//!   somebody else has set it, it is respected.
-//! - The steady state allocates nothing. A slot is 112 bytes; there are as many as calls
-//!   were ever in flight at a time.
+//! - `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS` is never set: it would save a packet for calls that
+//!   complete synchronously, but cannot be undone for the next user of the source. Where other
+//!   code has set it, it is respected.
+//! - The steady state allocates nothing. A slot has 112 bytes; there are as many as the largest
+//!   number of calls that were in flight.
 //!
 //! # Platforms
 //!
@@ -103,20 +103,19 @@
 //! 10, all timeouts end at a tick. A process that may not open `\Device\Afd`, as in some
 //! sandboxes, gets `Unsupported` from `Iocp::new`.
 //!
-//! This crate has run under Wine 8 only. Its high-resolution timer, which Wine lacks, and
-//! the move of a source to another port have not run at all. Wine differs from Windows in
-//! ways that show: `DISCONNECT` is reported once the data before it has been read, as Wine
-//! finds it by peeking for the end of file; to start or to cancel a poll takes time in
-//! proportion to the number of all polls, which Wine keeps in one list; and what cannot be
-//! sent fails with `WSAECONNRESET`, whatever the reason.
+//! This crate was tested under Wine 8 only. The high-resolution timer, which Wine lacks, and the
+//! move of a source to another port were never run. Wine differs from Windows: it reports
+//! `DISCONNECT` after the data before it was read, as it peeks for the end of file; starting or
+//! cancelling a poll takes time in proportion to the number of all polls, which Wine keeps in
+//! one list; and every failed send reports `WSAECONNRESET`.
 #![cfg(windows)]
 
 mod afd;
-mod bindings;
-mod calls;
+mod association;
+mod buffers;
 mod errors;
-mod groups;
 mod ops;
+mod overlapped;
 mod port;
 mod slots;
 mod sockets;
@@ -132,7 +131,8 @@ use std::thread;
 use std::time::Duration;
 
 use poll_core::{
-    Backend, Countdown, Doorbell, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Registry, Token,
+    Backend, BufferLease, Deadline, Event, Interest, Mode, Op, OpKind, RawSource, Readiness,
+    Registry, Token, WakeState,
 };
 use windows_sys::Win32::Foundation::{
     ERROR_NO_SYSTEM_RESOURCES, ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_ENOUGH_QUOTA,
@@ -140,39 +140,41 @@ use windows_sys::Win32::Foundation::{
 };
 
 use afd::{Owner, Poll, Polls};
-use errors::explained;
-use ops::{Kernel, Ops};
+use errors::with_remedy;
+use ops::{Context, Ops};
 use port::{Batch, Key, Packet, Port};
 use sockets::base_socket;
 use timer::Timer;
-use waker::Door;
+use waker::Shared;
 
 pub use waker::Waker;
 
-/// How many packets one system call dequeues at most.
+/// The number of packets that one system call dequeues at most.
 const BATCH: usize = 512;
 
-/// Waits that are shorter are worth the system calls that set a timer.
-const PRECISE: Duration = Duration::from_millis(100);
+/// Shorter waits start the high-resolution timer, which costs two or three system calls.
+const TIMER_LIMIT: Duration = Duration::from_millis(100);
 
-/// How long a drop waits for the next cancelled poll to end. They end at once,
-/// unless a driver is broken.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time that a drop waits for the next cancelled poll or operation to end before it checks
+/// all of them. Polls end immediately, unless a driver is broken.
+const DROP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A poller over an I/O completion port.
+/// Watches sources and performs operations through an I/O completion port; see the
+/// [crate's page](crate).
 #[derive(Debug)]
 pub struct Iocp {
-    /// The port, shared with the wakers, which may outlive the backend.
-    door: Arc<Door>,
+    /// The port and the wake state, shared with the wakers, which may outlive the backend.
+    shared: Arc<Shared>,
     sources: Registry<Source>,
-    /// Outlive their sources: the kernel writes to a poll until it ends.
+    /// Apart from `sources`: the kernel writes to a poll until it ends, even if its source was
+    /// deregistered.
     polls: Polls,
     ops: Ops,
-    /// Sources that may want another poll than they have, for the next wait to see.
+    /// Sources whose poll may differ from their interest, for the next wait to flush.
     changed: Vec<Token>,
-    /// Takes the place of `changed` while that is gone through.
+    /// Replaces `changed` during a flush, so that both keep their memory.
     spare: Vec<Token>,
-    /// Where the system has one.
+    /// `None` where the system has no high-resolution timer.
     timer: Option<Timer>,
     batch: Batch,
 }
@@ -180,29 +182,30 @@ pub struct Iocp {
 /// The state of a registration.
 #[derive(Debug)]
 struct Source {
-    /// The driver's own socket, below all layers.
+    /// The driver's socket, below all layered service providers.
     base: RawSocket,
-    /// What was asked for; nothing, if the source sleeps.
-    wanted: Ready,
+    /// The requested interest; `NONE` after a one-shot has fired or the source was closed.
+    wanted: Interest,
     mode: Mode,
-    /// The poll in flight, and what it polls for.
+    /// The poll in flight and its conditions.
     armed: Option<(Poll, u32)>,
     /// The source is in `changed`.
     queued: bool,
 }
 
 impl Iocp {
-    /// Makes a completion port and opens the socket driver.
+    /// Creates a completion port and opens the socket driver.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the driver cannot be opened; or what the system lacks.
+    /// `Unsupported` if the driver cannot be opened; else the system's error, most likely that
+    /// memory or handles are exhausted.
     pub fn new() -> io::Result<Iocp> {
-        let door = Arc::new(Door { port: Port::new()?, bell: Doorbell::default() });
+        let shared = Arc::new(Shared { port: Port::new()?, wake_state: WakeState::default() });
         let mut polls = Polls::default();
-        polls.reserve(&door.port, 1).map_err(no_driver)?;
+        polls.reserve(&shared.port, 1).map_err(no_driver)?;
         Ok(Iocp {
-            door,
+            shared,
             sources: Registry::default(),
             polls,
             ops: Ops::default(),
@@ -214,35 +217,38 @@ impl Iocp {
     }
 }
 
-impl Backend for Iocp {
+// SAFETY: the packet of an operation is the kernel's last access to its slot, and each slot
+// reports one final event; `drop` cancels and drains the rest. An accepted socket leaves its slot
+// when it is reported. `deregister` cancels the AFD poll, whose memory is the slot's own.
+unsafe impl Backend for Iocp {
     type Waker = Waker;
 
     fn waker(&self) -> Waker {
-        Waker(self.door.clone())
+        Waker(self.shared.clone())
     }
 
     unsafe fn register(
         &mut self,
         token: Token,
         source: RawSource,
-        interest: Ready,
+        interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        check(mode)?;
+        check_mode(mode)?;
         let base = base_socket(source.socket())?;
-        // The handles that a poll needs are made here, where failing harms nobody.
-        self.polls.reserve(&self.door.port, self.sources.len() + 1)?;
-        let wanted = interest & Ready::INTEREST;
+        // Allocates here all that a poll needs: a failure in `wait` would concern all sources.
+        self.polls.reserve(&self.shared.port, self.sources.len() + 1)?;
+        let wanted = interest & Interest::all();
         let state = Source { base, wanted, mode, armed: None, queued: true };
         self.sources.insert(token, source, state)?;
         self.changed.push(token);
         Ok(())
     }
 
-    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
-        check(mode)?;
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()> {
+        check_mode(mode)?;
         let source = self.sources.get_mut(token)?;
-        source.wanted = interest & Ready::INTEREST;
+        source.wanted = interest & Interest::all();
         source.mode = mode;
         if !mem::replace(&mut source.queued, true) {
             self.changed.push(token);
@@ -259,42 +265,7 @@ impl Backend for Iocp {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let before = events.len();
-        let countdown = Countdown::start(timeout);
-        let mut left = timeout;
-        loop {
-            self.flush(events)?;
-            let mut pause = left;
-            let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
-            self.ops.tell_over(&mut kernel, events);
-            if events.len() > before || self.ops.has_news() {
-                pause = Some(Duration::ZERO);
-            }
-            if pause != Some(Duration::ZERO) && !self.door.bell.sleep() {
-                pause = Some(Duration::ZERO); // Someone has knocked.
-            }
-            if let (Some(timer), Some(pause)) = (&mut self.timer, pause)
-                && !pause.is_zero()
-                && pause < PRECISE
-            {
-                // Without it, the port's own timeout ends the wait, only later.
-                timer.start(&self.door.port, pause);
-            }
-            let dequeued = self.door.port.dequeue(&mut self.batch, pause);
-            let woken = self.door.bell.wake_up();
-            dequeued?;
-            for index in 0..self.batch.len() {
-                self.receive(self.batch.get(index), events);
-            }
-            if woken || events.len() > before {
-                return Ok(());
-            }
-            // Nothing to tell: the time is over, or a packet was for nobody.
-            left = countdown.left();
-            if left == Some(Duration::ZERO) {
-                return Ok(());
-            }
-        }
+        Deadline::repeat(timeout, |left| self.poll(left, events))
     }
 
     fn supports(&self, kind: OpKind) -> bool {
@@ -302,37 +273,69 @@ impl Backend for Iocp {
     }
 
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
-        let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
-        // SAFETY: the caller promises to this what that asks for.
-        unsafe { self.ops.submit(&mut kernel, token, op) }
+        let mut context = Context { port: &self.shared.port, polls: &mut self.polls };
+        // SAFETY: the caller keeps the promise of `Backend::submit`, which is that of
+        // `Ops::submit`.
+        unsafe { self.ops.submit(&mut context, token, op) }
     }
 
     fn cancel(&mut self, token: Token) -> io::Result<()> {
         self.ops.cancel(&self.polls, token)
     }
 
-    unsafe fn provide(
+    unsafe fn register_buffers(
         &mut self,
         group: u16,
         memory: NonNull<u8>,
         size: u32,
         count: u16,
     ) -> io::Result<()> {
-        self.ops.groups.provide(group, memory, size, count)
+        self.ops.groups.register_buffers(group, memory, size, count)
     }
 
-    fn recycle(&mut self, lent: Lent) {
-        self.ops.groups.recycle(lent);
+    fn release_buffer(&mut self, lease: BufferLease) {
+        self.ops.groups.release_buffer(lease);
     }
 
-    fn withdraw(&mut self, group: u16) -> io::Result<()> {
-        self.ops.withdraw(group)
+    fn unregister_buffers(&mut self, group: u16) -> io::Result<()> {
+        self.ops.unregister_buffers(group)
     }
 }
 
 impl Iocp {
-    /// Starts the polls that are wanted and not in flight. What cannot be polled is
-    /// reported.
+    /// Flushes all changes, dequeues one batch of packets and handles them. Returns true if
+    /// `wait` is to return: there are new events, or a wake ended the call.
+    ///
+    /// False is the end of the timeout, or packets without an event: of the timer, of abandoned
+    /// polls, or of a wake that an earlier `wait` has consumed.
+    fn poll(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
+        let before = events.len();
+        self.flush(events)?;
+        let mut context = Context { port: &self.shared.port, polls: &mut self.polls };
+        self.ops.deliver_completed(&mut context, events);
+        let may_block = timeout != Some(Duration::ZERO)
+            && events.len() == before
+            && !self.ops.has_undelivered();
+        let blocks = may_block && self.shared.wake_state.prepare_park();
+        let timeout = if blocks { timeout } else { Some(Duration::ZERO) };
+        if let (Some(timer), Some(timeout)) = (&mut self.timer, timeout)
+            && !timeout.is_zero()
+            && timeout < TIMER_LIMIT
+        {
+            // If this fails, the port's own timeout ends the wait later.
+            timer.start(&self.shared.port, timeout);
+        }
+        let dequeued = self.shared.port.dequeue(&mut self.batch, timeout);
+        let woken = self.shared.wake_state.unpark();
+        dequeued?;
+        for index in 0..self.batch.len() {
+            self.handle_packet(self.batch.get(index), events);
+        }
+        Ok(woken || events.len() > before)
+    }
+
+    /// Starts the polls that the changed interests need. A source that cannot be polled is
+    /// reported with `ERROR`.
     fn flush(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let mut changed = mem::replace(&mut self.changed, mem::take(&mut self.spare));
         let mut result = Ok(());
@@ -341,36 +344,36 @@ impl Iocp {
                 result = self.arm(token, events);
             }
             if result.is_err() {
-                self.changed.push(token); // The next wait tries again.
+                self.changed.push(token); // The next wait retries.
             }
         }
         self.spare = changed;
         result
     }
 
-    /// Gives a source the poll that it wants. An error is about the backend, and
-    /// the source is as it was.
+    /// Starts the poll for the interest of a source, if it differs from the one in flight. An
+    /// error concerns the backend, and the source is unchanged.
     fn arm(&mut self, token: Token, events: &mut Vec<Event>) -> io::Result<()> {
         let Some((_, source)) = self.sources.find(token) else {
-            return Ok(()); // Deregistered since.
+            return Ok(()); // Deregistered after the change.
         };
-        let flags = flags_of(source.wanted);
-        let as_it_should_be = match source.armed {
+        let flags = to_afd(source.wanted);
+        let is_current = match source.armed {
             Some((_, armed)) => flags == 0 || flags == armed,
             None => flags == 0,
         };
-        if !as_it_should_be {
-            self.polls.reserve(&self.door.port, 0)?;
+        if !is_current {
+            self.polls.reserve(&self.shared.port, 0)?;
             match self.polls.start(Owner::Source(token), source.base, flags) {
                 Ok(poll) => {
                     if let Some((old, _)) = source.armed.replace((poll, flags)) {
                         self.polls.abandon(old);
                     }
                 }
-                // The socket was closed, or its driver wants nothing of it.
+                // The socket was closed, or its driver supports no polls.
                 Err(_) => {
-                    let ready = source.wanted.report(Ready::ERROR);
-                    source.wanted = Ready::NONE;
+                    let ready = source.wanted.report(Readiness::ERROR);
+                    source.wanted = Interest::NONE;
                     events.push(Event::Ready { token, ready });
                 }
             }
@@ -379,16 +382,17 @@ impl Iocp {
         Ok(())
     }
 
-    fn receive(&mut self, packet: Packet, events: &mut Vec<Event>) {
+    /// Dispatches a packet to its origin.
+    fn handle_packet(&mut self, packet: Packet, events: &mut Vec<Event>) {
         if packet.key == Key::Operation as usize {
-            let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
-            self.ops.complete(&mut kernel, packet.context, events);
+            let mut context = Context { port: &self.shared.port, polls: &mut self.polls };
+            self.ops.packet_arrived(&mut context, packet.context, events);
         } else if packet.key == Key::Poll as usize {
             match self.polls.finish(packet.context) {
                 Some((Owner::Source(token), flags)) => self.report(token, flags, events),
                 Some((Owner::Operation(token), flags)) => {
-                    let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
-                    self.ops.polled(&mut kernel, token, flags, events);
+                    let mut context = Context { port: &self.shared.port, polls: &mut self.polls };
+                    self.ops.poll_completed(&mut context, token, flags, events);
                 }
                 None => {}
             }
@@ -397,20 +401,20 @@ impl Iocp {
         {
             timer.expired();
         }
-        // A wake has no news: the doorbell has told it already.
+        // A packet of `Key::Wake` needs no action: `unpark` reports pending wakes.
     }
 
-    /// The poll of a source has ended.
+    /// Handles the end of a source's poll.
     fn report(&mut self, token: Token, flags: u32, events: &mut Vec<Event>) {
-        let source = self.sources.get_mut(token).expect("else its poll was abandoned");
+        let source = self.sources.get_mut(token).expect("deregister abandons the poll of a source");
         source.armed = None;
-        let ready = source.wanted.report(seen(flags));
+        let ready = source.wanted.report(to_ready(flags));
         if !ready.is_empty() {
             events.push(Event::Ready { token, ready });
         }
         let spent = source.mode == Mode::Oneshot && !ready.is_empty();
         if spent || flags & afd::LOCAL_CLOSE != 0 {
-            source.wanted = Ready::NONE;
+            source.wanted = Interest::NONE;
         }
         if !source.wanted.is_empty() && !mem::replace(&mut source.queued, true) {
             self.changed.push(token);
@@ -419,90 +423,90 @@ impl Iocp {
 }
 
 impl Iocp {
-    /// Lets go of operations that have ended unseen.
-    fn rescue(&mut self, unheard: &mut Vec<Event>) {
-        let mut kernel = Kernel { port: &self.door.port, polls: &mut self.polls };
-        self.ops.rescue(&mut kernel, unheard);
+    /// Completes operations whose packets do not arrive; see [`Ops::reap_without_packets`].
+    fn reap_without_packets(&mut self, discarded: &mut Vec<Event>) {
+        let mut context = Context { port: &self.shared.port, polls: &mut self.polls };
+        self.ops.reap_without_packets(&mut context, discarded);
     }
 }
 
 impl Drop for Iocp {
     fn drop(&mut self) {
-        self.ops.abandon_all(&self.polls);
+        self.ops.cancel_all(&self.polls);
         self.polls.abandon_all();
-        let mut unheard = Vec::new();
-        self.rescue(&mut unheard);
+        let mut discarded = Vec::new();
+        self.reap_without_packets(&mut discarded);
         while self.ops.in_flight() + self.polls.in_flight() > 0 {
-            let dequeued = self.door.port.dequeue(&mut self.batch, Some(PATIENCE));
+            let dequeued = self.shared.port.dequeue(&mut self.batch, Some(DROP_POLL_INTERVAL));
             for index in 0..self.batch.len() {
-                self.receive(self.batch.get(index), &mut unheard);
+                self.handle_packet(self.batch.get(index), &mut discarded);
             }
             if dequeued.is_ok() && self.batch.len() > 0 {
                 continue;
             }
             if self.ops.in_flight() == 0 {
-                return; // Polls that have not ended are leaked.
+                return; // `Polls` leaks the memory of polls that have not ended.
             }
-            // The memory of operations is their callers': there is no way but to wait.
-            self.rescue(&mut unheard);
-            self.ops.abandon_all(&self.polls);
+            // The kernel may still write to memory of the callers: the drop must not return.
+            self.reap_without_packets(&mut discarded);
+            self.ops.cancel_all(&self.polls);
             if dequeued.is_err() {
-                thread::sleep(PATIENCE);
+                thread::sleep(DROP_POLL_INTERVAL);
             }
         }
     }
 }
 
-fn check(mode: Mode) -> io::Result<()> {
+fn check_mode(mode: Mode) -> io::Result<()> {
     if mode == Mode::Edge {
-        let why = "AFD polls have no edge mode: use Mode::Oneshot or Mode::Level";
+        let why = "AFD polls have no edge-triggered mode: use Level or Oneshot";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     Ok(())
 }
 
-/// Why there is no backend without the driver.
+/// Adds a remedy to an error of opening the driver, unless resources are exhausted.
 fn no_driver(error: io::Error) -> io::Error {
-    const SCARCE: [u32; 4] = [
+    const EXHAUSTED: [u32; 4] = [
         ERROR_NO_SYSTEM_RESOURCES,
         ERROR_NOT_ENOUGH_MEMORY,
         ERROR_NOT_ENOUGH_QUOTA,
         ERROR_TOO_MANY_OPEN_FILES,
     ];
-    if error.raw_os_error().is_some_and(|code| SCARCE.contains(&(code as u32))) {
+    if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&(code as u32))) {
         return error;
     }
     let why = r"\Device\Afd cannot be opened here (a sandbox?); use the poll or select backend";
-    explained(io::ErrorKind::Unsupported, why, error)
+    with_remedy(io::ErrorKind::Unsupported, why, error)
 }
 
-/// Failures, which every poll is for.
-const UNASKED: u32 = afd::ABORT | afd::CONNECT_FAIL | afd::LOCAL_CLOSE;
+/// The conditions that every poll includes.
+const ALWAYS: u32 = afd::ABORT | afd::CONNECT_FAIL | afd::LOCAL_CLOSE;
 
-/// What an interest polls for. Nothing, for none.
-fn flags_of(wanted: Ready) -> u32 {
+/// Returns the poll conditions of an interest; 0 for `NONE`.
+fn to_afd(wanted: Interest) -> u32 {
     if wanted.is_empty() {
         return 0;
     }
-    let asked = [
-        (Ready::READ, afd::RECEIVE | afd::ACCEPT | afd::DISCONNECT),
-        (Ready::WRITE, afd::SEND),
-        (Ready::PRIORITY, afd::RECEIVE_EXPEDITED),
-        (Ready::DISCONNECT, afd::DISCONNECT),
+    let flags = [
+        (Readiness::READ, afd::RECEIVE | afd::ACCEPT | afd::DISCONNECT),
+        (Readiness::WRITE, afd::SEND),
+        (Readiness::PRIORITY, afd::RECEIVE_EXPEDITED),
+        (Readiness::DISCONNECT, afd::DISCONNECT),
     ];
-    let asked = asked.iter().filter(|(ready, _)| wanted.contains(*ready));
-    asked.fold(UNASKED, |all, (_, flags)| all | flags)
+    let flags = flags.iter().filter(|(ready, _)| wanted.to_readiness().contains(*ready));
+    flags.fold(ALWAYS, |all, (_, flags)| all | flags)
 }
 
-/// What the end of a poll means, before [`Ready::report`].
-fn seen(flags: u32) -> Ready {
+/// Returns the conditions of a poll's result, before [`Readiness::report`].
+fn to_ready(flags: u32) -> Readiness {
     let map = [
-        (afd::RECEIVE | afd::ACCEPT, Ready::READ),
-        (afd::SEND, Ready::WRITE),
-        (afd::RECEIVE_EXPEDITED, Ready::PRIORITY),
-        (afd::DISCONNECT, Ready::READ | Ready::DISCONNECT),
-        (afd::ABORT | afd::CONNECT_FAIL, Ready::ERROR | Ready::HANGUP),
-        (afd::LOCAL_CLOSE, Ready::ERROR),
+        (afd::RECEIVE | afd::ACCEPT, Readiness::READ),
+        (afd::SEND, Readiness::WRITE),
+        (afd::RECEIVE_EXPEDITED, Readiness::PRIORITY),
+        (afd::DISCONNECT, Readiness::READ | Readiness::DISCONNECT),
+        (afd::ABORT | afd::CONNECT_FAIL, Readiness::ERROR | Readiness::HANGUP),
+        (afd::LOCAL_CLOSE, Readiness::ERROR),
     ];
     map.iter().filter(|(bits, _)| flags & bits != 0).map(|(_, ready)| *ready).collect()
 }

@@ -1,4 +1,4 @@
-//! The completion port: a queue in the kernel that everything here ends in.
+//! The I/O completion port: a queue of completion packets in the kernel.
 
 use std::fmt;
 use std::io;
@@ -13,22 +13,23 @@ use windows_sys::Win32::System::IO::{
 };
 use windows_sys::Win32::System::Threading::INFINITE;
 
-/// What a packet is about. It is the completion key that the packet's origin was
-/// given, so that [`Packet::context`] is read as what that origin put there.
+/// The completion key: the origin of a packet, which determines the meaning of
+/// [`Packet::context`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Key {
-    /// Somebody has rung. No context.
+    /// A wake. No context.
     Wake = 0,
-    /// An AFD poll has ended. The context is that of its slot, see `afd.rs`.
+    /// The end of an AFD poll. The context names its slot, see `afd.rs`.
     Poll = 1,
-    /// The timer has expired. No context.
+    /// The expiry of the timer. No context.
     Timer = 2,
-    /// An overlapped call has ended. The context is its `OVERLAPPED`, see `slots.rs`.
+    /// The end of an overlapped call. The context is the address of its `OVERLAPPED`, see
+    /// `slots.rs`.
     Operation = 3,
 }
 
-/// One entry of the queue.
+/// A completion packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub(crate) key: usize,
@@ -40,14 +41,14 @@ pub(crate) struct Packet {
 pub(crate) struct Port(OwnedHandle);
 
 impl Port {
-    /// A port for one thread at a time, as a backend is waited on by one.
+    /// Creates a port for one thread at a time: only one waits on a backend.
     pub(crate) fn new() -> io::Result<Port> {
-        // SAFETY: the arguments ask for a new port and name no other object.
+        // SAFETY: these arguments create a new port and refer to no other object.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, 1) };
         if port.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the port was just made, and nobody else has its handle.
+        // SAFETY: `CreateIoCompletionPort` has just returned the handle, so it has no other owner.
         Ok(Port(unsafe { OwnedHandle::from_raw_handle(port) }))
     }
 
@@ -55,33 +56,33 @@ impl Port {
         self.0.as_raw_handle()
     }
 
-    /// From now on what `file` completes is queued here, under `key`.
+    /// Associates `file` with this port: its completions are queued here with `key`.
     pub(crate) fn associate(&self, file: &OwnedHandle, key: Key) -> io::Result<()> {
         let file = file.as_raw_handle();
-        // SAFETY: both handles are borrowed from their owners.
+        // SAFETY: the borrows of `file` and `self` keep both handles open.
         let port = unsafe { CreateIoCompletionPort(file, self.handle(), key as usize, 0) };
         if port.is_null() { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Queues an empty packet.
+    /// Queues a packet without a context.
     pub(crate) fn post(&self, key: Key) -> io::Result<()> {
-        // SAFETY: the handle is this port's; no memory is passed.
+        // SAFETY: `self` keeps the handle open; the null pointer is not dereferenced.
         let posted =
             unsafe { PostQueuedCompletionStatus(self.handle(), 0, key as usize, ptr::null()) };
         if posted == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Takes packets off the queue, oldest first, into `batch`. Waits for the
-    /// first; after `timeout`, the batch is empty.
+    /// Replaces the contents of `batch` by packets from the queue, oldest first. Blocks until
+    /// there is one; after `timeout`, the batch is empty.
     pub(crate) fn dequeue(&self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<()> {
         batch.filled = 0;
-        let room = batch.entries.len() as u32;
-        // SAFETY: the pointers describe `batch`, which outlives the call.
+        let capacity = batch.entries.len() as u32;
+        // SAFETY: the pointers and the capacity describe `batch`, which is borrowed for the call.
         let dequeued = unsafe {
             GetQueuedCompletionStatusEx(
                 self.handle(),
                 batch.entries.as_mut_ptr(),
-                room,
+                capacity,
                 &mut batch.filled,
                 milliseconds(timeout),
                 0,
@@ -96,18 +97,18 @@ impl Port {
     }
 }
 
-/// Room for what one call dequeues, used again and again.
+/// The packets of one call. Its memory is reused.
 pub(crate) struct Batch {
     entries: Box<[OVERLAPPED_ENTRY]>,
     filled: u32,
 }
 
-// SAFETY: the entries' addresses are never followed, only compared.
+// SAFETY: the pointers in the entries are never dereferenced, only compared as addresses.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    pub(crate) fn new(room: usize) -> Batch {
-        Batch { entries: vec![OVERLAPPED_ENTRY::default(); room].into(), filled: 0 }
+    pub(crate) fn new(capacity: usize) -> Batch {
+        Batch { entries: vec![OVERLAPPED_ENTRY::default(); capacity].into(), filled: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -127,8 +128,7 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The timeout as the kernel takes it: rounded up, and short of [`INFINITE`], which
-/// is the largest number.
+/// Converts a timeout to milliseconds, rounded up and capped below [`INFINITE`].
 fn milliseconds(timeout: Option<Duration>) -> u32 {
     timeout.map_or(INFINITE, |timeout| {
         timeout.as_nanos().div_ceil(1_000_000).min(u128::from(INFINITE - 1)) as u32
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_are_rounded_up_and_never_infinite_by_accident() {
+    fn finite_timeouts_are_rounded_up_and_stay_finite() {
         assert_eq!(milliseconds(None), INFINITE);
         assert_eq!(milliseconds(Some(Duration::ZERO)), 0);
         assert_eq!(milliseconds(Some(Duration::from_nanos(1))), 1);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_in_the_order_they_were_queued_in() {
+    fn packets_are_dequeued_in_order() {
         let (port, mut batch) = (Port::new().unwrap(), Batch::new(2));
         for key in [Key::Timer, Key::Wake, Key::Poll] {
             port.post(key).unwrap();

@@ -1,12 +1,11 @@
-//! The memory of overlapped calls: an `OVERLAPPED` each, in slots that are used again.
+//! An arena of `OVERLAPPED` structures, one slot for each overlapped call in flight.
 //!
-//! From the call until its packet has been dequeued the kernel may write to a slot, so
-//! it neither moves nor is it anybody else's until then, whatever becomes of the
-//! operation:
+//! The kernel may write to a slot from the call until its packet is queued. So a slot does not
+//! move, and is not reused before its packet is dequeued, even if its operation has ended:
 //!
 //! ```text
-//!            take()               spend()
-//!     Free ──────────▶ Busy(token) ──────▶ Spent: the result is known, not yet dequeued
+//!            take()               detach()
+//!     Free ──────────▶ Busy(token) ──────▶ Detached: completed, packet not yet dequeued
 //!      ▲                    │                │
 //!      │     release()      │                │
 //!      └────────────────────┴────────────────┘
@@ -20,37 +19,37 @@ use windows_sys::Win32::Foundation::{NTSTATUS, STATUS_PENDING};
 use windows_sys::Win32::Networking::WinSock::{WSABUF, WSAMSG};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 
-/// The slots of the first chunk. Each chunk has twice as many as the one before, so
-/// that there are few to search for the owner of an address.
+/// The number of slots in the first chunk. Each chunk has twice as many as the one before, so
+/// that `find` searches few chunks.
 const FIRST: usize = 64;
 
-/// What a call names by address.
+/// The memory that a call refers to by address.
 #[repr(C)]
 pub(crate) struct Memory {
-    /// The first field: its address is the slot's, and what packets carry.
+    /// The first field: packets carry its address, which is also the slot's.
     pub(crate) overlapped: OVERLAPPED,
     /// A single buffer, or the payload of `message`.
     pub(crate) buffer: WSABUF,
-    /// The header of a message that goes to a buffer of a group.
+    /// The header of a message that is received into a buffer of a group.
     pub(crate) message: WSAMSG,
     /// `MSG_*` flags, in and out.
     pub(crate) flags: u32,
 }
 
-/// The documentation tells.
+/// The crate's documentation states this size.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Memory>() == 112);
 
-/// Names a slot.
+/// The index of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
-/// Who waits for a slot's packet.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Free,
     Busy(Token),
-    Spent,
+    Detached,
 }
 
 /// All slots.
@@ -63,32 +62,32 @@ pub(crate) struct Slots {
     busy: usize,
 }
 
-/// A leaked `Box`: not a `Box`, as the kernel writes to it behind Rust's back.
+/// A leaked `Box`. A `Box` would claim exclusive access, but the kernel writes to it.
 #[derive(Debug)]
 struct Chunk(NonNull<[MaybeUninit<Memory>]>);
 
-// SAFETY: the memory is owned by the chunk and bound to no thread.
+// SAFETY: the chunk owns the memory, which is not bound to a thread.
 unsafe impl Send for Chunk {}
 
 impl Slots {
-    /// A slot for a call of the operation `token`.
+    /// Takes a free slot for a call of the operation `token`.
     pub(crate) fn take(&mut self, token: Token) -> Slot {
         let index = match self.free.pop() {
             Some(index) => index,
             None => self.grow(),
         };
-        // So that an end shows, see `status`.
+        // `status` compares with this value.
         let overlapped = OVERLAPPED { Internal: STATUS_PENDING as usize, ..Default::default() };
         let memory =
             Memory { overlapped, buffer: WSABUF::default(), message: WSAMSG::default(), flags: 0 };
-        // SAFETY: the slot was free, so the memory is ours alone.
+        // SAFETY: the slot is free, so the kernel does not use its memory.
         unsafe { self.memory(Slot(index)).write(memory) };
         self.states[index] = State::Busy(token);
         self.busy += 1;
         Slot(index)
     }
 
-    /// Adds a chunk, and gives one of its slots.
+    /// Adds a chunk, and returns one of its slots.
     fn grow(&mut self) -> usize {
         let (first, count) = (self.states.len(), FIRST << self.chunks.len());
         let memory = Box::leak(Box::<[Memory]>::new_uninit_slice(count));
@@ -98,16 +97,17 @@ impl Slots {
         first
     }
 
-    /// Where the kernel finds the slot.
+    /// Returns the address of the slot.
     pub(crate) fn memory(&self, slot: Slot) -> NonNull<Memory> {
         let chunk = (slot.0 / FIRST + 1).ilog2() as usize;
         let first: NonNull<Memory> = self.chunks[chunk].0.cast();
-        // SAFETY: chunk `n` begins with slot `FIRST * (2ⁿ - 1)`, which is how it was found.
+        // SAFETY: chunk `n` has the `FIRST << n` slots from `FIRST * (2ⁿ - 1)` on, so the
+        // difference is in bounds.
         unsafe { first.add(slot.0 - FIRST * ((1 << chunk) - 1)) }
     }
 
-    /// The slot at the address that a packet carries. `None` if it is not the address of
-    /// a slot in use: then the packet is somebody else's.
+    /// Returns the slot at the address that a packet carries. `None` if no slot in use has this
+    /// address: then the packet was queued by other code.
     pub(crate) fn find(&self, address: usize) -> Option<Slot> {
         for (number, chunk) in self.chunks.iter().enumerate().rev() {
             let start = chunk.0.cast::<Memory>().addr().get();
@@ -121,12 +121,12 @@ impl Slots {
         None
     }
 
-    /// Who waits for the slot's packet.
+    /// Returns the state of a slot.
     pub(crate) fn state(&self, slot: Slot) -> State {
         self.states[slot.0]
     }
 
-    /// The slot's packet was dequeued, or none comes.
+    /// Frees a slot whose packet was dequeued or will not be queued.
     pub(crate) fn release(&mut self, slot: Slot) {
         if let State::Busy(_) = self.states[slot.0] {
             self.busy -= 1;
@@ -135,50 +135,50 @@ impl Slots {
         self.free.push(slot.0);
     }
 
-    /// The result is known. The packet that comes is for nobody.
-    pub(crate) fn spend(&mut self, slot: Slot) {
-        self.states[slot.0] = State::Spent;
+    /// Detaches a slot whose call has completed: its packet will be ignored.
+    pub(crate) fn detach(&mut self, slot: Slot) {
+        self.states[slot.0] = State::Detached;
         self.busy -= 1;
     }
 
-    /// How many calls the kernel still performs.
+    /// Returns the number of busy slots: calls in flight.
     pub(crate) fn busy(&self) -> usize {
         self.busy
     }
 
-    /// How the call stands: `STATUS_PENDING`, or how it has ended; and its count.
+    /// Returns the status of the call, `STATUS_PENDING` while it is in flight, and its count.
     pub(crate) fn status(&self, slot: Slot) -> (NTSTATUS, usize) {
         status(self.memory(slot))
     }
 
-    /// All slots there are.
+    /// Returns all slots, free ones included.
     pub(crate) fn all(&self) -> impl Iterator<Item = Slot> + use<> {
         (0..self.states.len()).map(Slot)
     }
 
-    /// True if the kernel has ended the call that the slot is busy with.
+    /// True if the slot is busy with a call that has ended.
     pub(crate) fn has_ended(&self, slot: Slot) -> bool {
         matches!(self.states[slot.0], State::Busy(_)) && self.status(slot).0 != STATUS_PENDING
     }
 }
 
-/// How the call stands that was given this memory, and its count.
+/// Returns the status and the count of the call that uses this memory.
 pub(crate) fn status(memory: NonNull<Memory>) -> (NTSTATUS, usize) {
-    // SAFETY: the field lies within the memory.
+    // SAFETY: `memory` is that of a slot, so the field is in bounds.
     let overlapped = unsafe { &raw const (*memory.as_ptr()).overlapped };
-    // SAFETY: initialized by `take`. The kernel may write at this moment, hence volatile;
-    // whoever sees the end of a call finds a count that does not change any more.
+    // SAFETY: `take` has initialized the field. The kernel may write to it concurrently, so the
+    // read is volatile; the kernel writes the count before the final status.
     let OVERLAPPED { Internal, InternalHigh, .. } = unsafe { ptr::read_volatile(overlapped) };
     (Internal as NTSTATUS, InternalHigh)
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // The kernel would write to the memory of a call that has not ended. If one does
-        // not end, to leak everything is all that is left.
+        // The kernel may write to the memory of a call that has not ended: all is leaked then.
         if self.busy == 0 {
             for Chunk(memory) in self.chunks.drain(..) {
-                // SAFETY: it was a `Box`, and nobody writes to it any more.
+                // SAFETY: `grow` has leaked the `Box`; no call is in flight, so the kernel does
+                // not use the memory any more.
                 drop(unsafe { Box::from_raw(memory.as_ptr()) });
             }
         }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_find_their_slots() {
+    fn find_maps_each_address_to_its_slot() {
         let mut slots = Slots::default();
         let taken: Vec<Slot> = (0..1000).map(|index| slots.take(Token::new(index, 0))).collect();
         assert_eq!(slots.busy(), 1000);
@@ -202,22 +202,22 @@ mod tests {
         }
         assert_eq!(slots.find(8), None);
         assert_eq!(slots.status(taken[7]), (STATUS_PENDING, 0));
-        slots.busy = 0; // Nothing was given to the kernel.
+        slots.busy = 0; // No call was made, so the memory can be freed.
     }
 
     #[test]
-    fn slots_are_used_again() {
+    fn a_detached_slot_is_reused_after_its_release() {
         let mut slots = Slots::default();
         let first = slots.take(Token::new(0, 0));
         let address = slots.memory(first).addr().get();
-        slots.spend(first);
+        slots.detach(first);
         assert_eq!((slots.busy(), slots.find(address)), (0, Some(first)));
-        assert_eq!(slots.state(first), State::Spent);
-        assert_ne!(slots.take(Token::new(1, 0)), first, "its packet has not come");
+        assert_eq!(slots.state(first), State::Detached);
+        assert_ne!(slots.take(Token::new(1, 0)), first, "its packet was not dequeued");
         slots.release(first);
         assert_eq!(slots.find(address), None);
         assert_eq!(slots.take(Token::new(2, 0)), first);
         assert_eq!(slots.busy(), 2);
-        slots.busy = 0; // Nothing was given to the kernel.
+        slots.busy = 0; // No call was made, so the memory can be freed.
     }
 }

@@ -1,4 +1,4 @@
-//! What must be known of a socket, and the calls that are reached through one.
+//! Properties of sockets, and the extension functions of their provider.
 
 use std::ffi::c_void;
 use std::io;
@@ -16,22 +16,23 @@ use windows_sys::Win32::Networking::WinSock::{
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::core::{BOOL, GUID};
 
-use crate::errors::explained;
+use crate::errors::with_remedy;
 
-/// More layers than anyone has ever put over a socket.
-const LAYERS: usize = 16;
+/// The number of layered providers that are tried before a loop among them is assumed.
+const MAX_LAYERS: usize = 16;
 
-/// The driver's own socket. Layered service providers (firewalls, proxies) may hand
-/// out sockets of their own, which the driver does not know.
+/// Returns the socket of the AFD driver. Layered service providers (firewalls, proxies) may
+/// return sockets of their own, which the driver does not know.
 pub(crate) fn base_socket(socket: RawSocket) -> io::Result<RawSocket> {
     check_socket(socket)?;
     let mut layer = socket;
-    for _ in 0..LAYERS {
+    for _ in 0..MAX_LAYERS {
         let error = match layer_below(layer, SIO_BASE_HANDLE) {
             Ok(base) => return Ok(base),
             Err(error) => error,
         };
-        // Some providers refuse that, against the rules, but go down by one layer.
+        // Some providers fail SIO_BASE_HANDLE, against its specification, but return the socket
+        // of the layer below.
         let ways = [SIO_BSP_HANDLE_SELECT, SIO_BSP_HANDLE_POLL, SIO_BSP_HANDLE];
         let below = ways.iter().find_map(|&way| layer_below(layer, way).ok());
         match below.filter(|&below| below != layer) {
@@ -39,24 +40,28 @@ pub(crate) fn base_socket(socket: RawSocket) -> io::Result<RawSocket> {
             None => return Err(error),
         }
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "the socket has no end of layers"))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "the layered service providers of this socket form a loop; remove them with netsh winsock reset",
+    ))
 }
 
-/// Tells sockets from everything else. `SIO_BASE_HANDLE` does so too on Windows,
-/// but under Wine it takes any handle.
+/// Fails unless the handle is an open socket. On Windows `SIO_BASE_HANDLE` fails too, but under
+/// Wine 8 it succeeds for any handle.
 fn check_socket(socket: RawSocket) -> io::Result<()> {
     let Err(error) = type_of(socket) else { return Ok(()) };
     if error.raw_os_error() != Some(WSAENOTSOCK) {
         return Err(error);
     }
-    let why = "not an open socket: on Windows only sockets have readiness; files and pipes \
-               are for operations";
-    Err(explained(io::ErrorKind::InvalidInput, why, error))
+    let why = "not an open socket: on Windows only sockets have readiness; use operations for \
+               files and pipes";
+    Err(with_remedy(io::ErrorKind::InvalidInput, why, error))
 }
 
 fn layer_below(socket: RawSocket, way: u32) -> io::Result<RawSocket> {
     let (mut below, mut len): (SOCKET, u32) = (0, 0);
-    // SAFETY: the output buffer is `below`, of the size given; the call is synchronous.
+    // SAFETY: the output buffer is the local variable `below`, of the given size; without an
+    // OVERLAPPED the call is synchronous.
     let result = unsafe {
         WSAIoctl(
             socket as SOCKET,
@@ -73,25 +78,25 @@ fn layer_below(socket: RawSocket, way: u32) -> io::Result<RawSocket> {
     if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(below as RawSocket) }
 }
 
-/// `SOCK_STREAM`, `SOCK_DGRAM`…
+/// Returns the type: `SOCK_STREAM`, `SOCK_DGRAM`…
 fn type_of(socket: RawSocket) -> io::Result<i32> {
     option(socket, SO_TYPE)
 }
 
-/// True if what the socket receives comes in messages, not as a stream.
-pub(crate) fn has_messages(socket: RawSocket) -> io::Result<bool> {
+/// True if the socket receives datagrams, not a stream.
+pub(crate) fn is_datagram(socket: RawSocket) -> io::Result<bool> {
     type_of(socket).map(|kind| [SOCK_DGRAM, SOCK_RAW].contains(&kind))
 }
 
-/// True if the socket listens.
-pub(crate) fn listens(socket: RawSocket) -> io::Result<bool> {
+/// True if the socket is a listener.
+pub(crate) fn is_listening(socket: RawSocket) -> io::Result<bool> {
     option(socket, SO_ACCEPTCONN).map(|listens: i32| listens != 0)
 }
 
-/// True if there is something to receive. False also for an empty message.
-pub(crate) fn has_more(socket: RawSocket) -> bool {
+/// True if data is pending. False for a pending empty datagram.
+pub(crate) fn has_pending_data(socket: RawSocket) -> bool {
     let mut count = 0;
-    // SAFETY: the pointer is to a local variable.
+    // SAFETY: `count` is a local variable.
     let result = unsafe { ioctlsocket(socket as SOCKET, FIONREAD, &mut count) };
     result != SOCKET_ERROR && count > 0
 }
@@ -99,12 +104,13 @@ pub(crate) fn has_more(socket: RawSocket) -> bool {
 fn option<T: Default>(socket: RawSocket, name: i32) -> io::Result<T> {
     let (mut value, mut len) = (T::default(), size_of::<T>() as i32);
     let value_ptr = (&raw mut value).cast();
-    // SAFETY: the output buffer is `value`, of the size given.
+    // SAFETY: the output buffer is the local variable `value`, of the given size. All callers
+    // use integers or structs of integers, for which every bit pattern is valid.
     let result = unsafe { getsockopt(socket as SOCKET, SOL_SOCKET, name, value_ptr, &mut len) };
     if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// What it takes to make another socket like a given one.
+/// The parameters of a socket, to create another one like it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Protocol {
     family: i32,
@@ -122,22 +128,22 @@ impl Protocol {
         })
     }
 
-    /// A new socket, not inherited by children.
+    /// Creates an overlapped socket that child processes do not inherit.
     pub(crate) fn socket(self) -> io::Result<OwnedSocket> {
         let flags = WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT;
-        // SAFETY: the null pointer stands for no particular provider.
+        // SAFETY: a null protocol info selects the default provider.
         let socket =
             unsafe { WSASocketW(self.family, self.kind, self.protocol, ptr::null(), 0, flags) };
         if socket == INVALID_SOCKET {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the socket was just made, and nobody else has it.
+        // SAFETY: `WSASocketW` has just returned the socket, so it has no other owner.
         Ok(unsafe { OwnedSocket::from_raw_socket(socket as RawSocket) })
     }
 }
 
-/// Calls that are not in a library, but in the provider of a socket. There is one
-/// provider below all layers, so they are asked for once.
+/// Functions that Winsock exports through the provider of a socket only. All sockets share the
+/// provider below all layers, so each function is looked up once.
 #[derive(Debug, Default)]
 pub(crate) struct Extensions {
     accept: Option<Accept>,
@@ -152,7 +158,7 @@ macro_rules! extension {
                 return Ok(call);
             }
             let call = extension(socket, $guid)?;
-            // SAFETY: the identifier is that of a call of this type.
+            // SAFETY: Windows defines the identifier for a function of this type.
             let call = unsafe { mem::transmute::<*const c_void, $type>(call) };
             self.$field = Some(call);
             Ok(call)
@@ -160,7 +166,7 @@ macro_rules! extension {
     };
 }
 
-/// The type of a call, of which `windows-sys` has the optional form only.
+/// `LPFN_ACCEPTEX`, which `windows-sys` defines as an `Option` only.
 type Accept = unsafe extern "system" fn(
     SOCKET,
     SOCKET,
@@ -171,7 +177,7 @@ type Accept = unsafe extern "system" fn(
     *mut u32,
     *mut OVERLAPPED,
 ) -> BOOL;
-/// As above.
+/// `LPFN_CONNECTEX`, without the `Option`.
 type Connect = unsafe extern "system" fn(
     SOCKET,
     *const SOCKADDR,
@@ -181,7 +187,7 @@ type Connect = unsafe extern "system" fn(
     *mut u32,
     *mut OVERLAPPED,
 ) -> BOOL;
-/// As above.
+/// `LPFN_WSARECVMSG`, without the `Option`.
 type ReceiveMessage = unsafe extern "system" fn(
     SOCKET,
     *mut WSAMSG,
@@ -198,8 +204,8 @@ impl Extensions {
 
 fn extension(socket: RawSocket, identifier: GUID) -> io::Result<*const c_void> {
     let (mut call, mut len): (*const c_void, u32) = (ptr::null(), 0);
-    // SAFETY: the buffers are the identifier and `call`, of the sizes given; the call is
-    // synchronous.
+    // SAFETY: the buffers are the local variables `identifier` and `call`, of the given sizes;
+    // without an OVERLAPPED the call is synchronous.
     let result = unsafe {
         WSAIoctl(
             socket as SOCKET,

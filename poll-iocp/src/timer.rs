@@ -1,12 +1,12 @@
-//! A timer that ends a wait on a completion port, finer than the port's own.
+//! A high-resolution timer that ends a wait on the completion port.
 //!
-//! The timeout of a completion port is in milliseconds and ends with a tick of the
-//! system clock, by default every 15.6 ms. A high-resolution timer (Windows 10,
-//! version 1803) is good to about half a millisecond, and a wait completion packet
-//! (Windows 8, not documented) queues a packet to the port when it expires.
+//! The timeout of a completion port has milliseconds and ends at a tick of the system clock, by
+//! default every 15.6 ms. A high-resolution timer (Windows 10, version 1803) has an error of
+//! about half a millisecond, and a wait completion packet (Windows 8, undocumented) queues a
+//! packet to the port when the timer expires.
 //!
-//! The packet only makes a wait look at the clock earlier than the port would.
-//! Where anything of this is missing or fails, waits are late, and nothing else.
+//! The packet only makes a wait read the clock earlier than the port's timeout would. Where the
+//! timer is missing or fails, waits end late and are otherwise correct.
 
 use std::ffi::{CStr, c_void};
 use std::fmt;
@@ -40,7 +40,7 @@ type Associate = unsafe extern "system" fn(
 ) -> NTSTATUS;
 type Cancel = unsafe extern "system" fn(HANDLE, u8) -> NTSTATUS;
 
-/// A high-resolution timer and the packet that it sends.
+/// A high-resolution timer and the packet that it queues.
 pub(crate) struct Timer {
     timer: OwnedHandle,
     packet: OwnedHandle,
@@ -53,56 +53,56 @@ pub(crate) struct Timer {
 impl Timer {
     /// `None` where the system has no such timer or no such packet.
     pub(crate) fn new() -> Option<Timer> {
-        // SAFETY: the type is that of the function in Windows' own headers.
+        // SAFETY: the Windows headers declare the function with this type.
         let create: Create = unsafe { mem::transmute(ntdll(c"NtCreateWaitCompletionPacket")?) };
-        // SAFETY: as above.
+        // SAFETY: the Windows headers declare the function with this type.
         let associate: Associate =
             unsafe { mem::transmute(ntdll(c"NtAssociateWaitCompletionPacket")?) };
-        // SAFETY: as above.
+        // SAFETY: the Windows headers declare the function with this type.
         let cancel: Cancel = unsafe { mem::transmute(ntdll(c"NtCancelWaitCompletionPacket")?) };
 
         let flags = CREATE_WAITABLE_TIMER_HIGH_RESOLUTION;
-        // SAFETY: the null pointers stand for no name and no attributes.
+        // SAFETY: null pointers are allowed: no attributes, no name.
         let timer =
             unsafe { CreateWaitableTimerExW(ptr::null(), ptr::null(), flags, TIMER_ALL_ACCESS) };
         if timer.is_null() {
             return None;
         }
-        // SAFETY: the timer was just made, and nobody else has its handle.
+        // SAFETY: the call has just returned the handle, so it has no other owner.
         let timer = unsafe { OwnedHandle::from_raw_handle(timer) };
         let mut packet = ptr::null_mut();
-        // SAFETY: the first pointer is to a local variable, the other stands for no name.
+        // SAFETY: the first pointer is to a local variable; null is allowed for the attributes.
         if unsafe { create(&mut packet, GENERIC_ALL, ptr::null()) } != STATUS_SUCCESS {
             return None;
         }
-        // SAFETY: the packet was just made, and nobody else has its handle.
+        // SAFETY: the call has just returned the handle, so it has no other owner.
         let packet = unsafe { OwnedHandle::from_raw_handle(packet) };
         Some(Timer { timer, packet, associate, cancel, started: false })
     }
 
-    /// Queues a packet to `port` after `delay`, in place of an earlier one that has
-    /// not come yet. That one may come all the same, if it was about to. False if
-    /// no packet is sure to come.
+    /// Starts or restarts the timer: a packet is queued to `port` after `delay`. The packet of an
+    /// earlier start may still be queued if that was about to expire. False if the timer was not
+    /// started.
     pub(crate) fn start(&mut self, port: &Port, delay: Duration) -> bool {
         if self.started {
-            // SAFETY: the handle is borrowed from its owner.
+            // SAFETY: `self` owns the handle, and the call takes no pointer.
             let status = unsafe { (self.cancel)(self.packet.as_raw_handle(), 1) };
-            // Cancelled: the packet was in the queue and has been taken out of it.
+            // STATUS_CANCELLED: the packet was queued already, and was removed.
             if status != STATUS_SUCCESS && status != STATUS_CANCELLED {
                 return false;
             }
             self.started = false;
         }
         let due = relative(delay);
-        // SAFETY: the pointers are to a local variable or null, for no callback.
+        // SAFETY: `due` is a local variable; there is no callback, so its argument may be null.
         let set =
             unsafe { SetWaitableTimer(self.timer.as_raw_handle(), &due, 0, None, ptr::null(), 0) };
         if set == 0 {
             return false;
         }
         let mut signalled = 0;
-        // SAFETY: the handles are borrowed from their owners, the key and the
-        // context are plain numbers, and the last pointer is to a local variable.
+        // SAFETY: `self` and `port` own the handles; the key and the context are numbers that are
+        // not dereferenced; the last pointer is to a local variable.
         let status = unsafe {
             (self.associate)(
                 self.packet.as_raw_handle(),
@@ -119,7 +119,7 @@ impl Timer {
         self.started
     }
 
-    /// The packet was dequeued.
+    /// Records that the packet was dequeued.
     pub(crate) fn expired(&mut self) {
         self.started = false;
     }
@@ -131,18 +131,18 @@ impl fmt::Debug for Timer {
     }
 }
 
-/// A function that only some versions of Windows have.
+/// Looks up a function that only some versions of Windows have.
 fn ntdll(name: &CStr) -> Option<unsafe extern "system" fn() -> isize> {
-    // SAFETY: the name is a literal that ends with a NUL.
+    // SAFETY: `w!` appends the NUL that ends the name.
     let module = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
     if module.is_null() {
         return None;
     }
-    // SAFETY: every process has this module as long as it lives.
+    // SAFETY: `ntdll.dll` is never unloaded, and `CStr` ends with a NUL.
     unsafe { GetProcAddress(module, name.as_ptr().cast()) }
 }
 
-/// A delay as timers take it: negative, in units of 100 ns, rounded up.
+/// Converts a delay to a relative due time: negative, in units of 100 ns, rounded up.
 fn relative(delay: Duration) -> i64 {
     -(delay.as_nanos().div_ceil(100).clamp(1, i64::MAX as u128) as i64)
 }
@@ -161,13 +161,13 @@ mod tests {
 
     /// Runs on Windows only: Wine has no wait completion packets.
     #[test]
-    fn a_packet_comes_when_the_timer_expires() {
+    fn an_expired_timer_queues_one_packet() {
         use crate::port::Batch;
         use std::io::Write;
         use std::time::Instant;
 
         let Some(mut timer) = Timer::new() else {
-            // Not `eprintln!`: the test harness would swallow it.
+            // Not `eprintln!`: the test harness captures it.
             let _ = std::io::stderr().write_all(b"skip: no wait completion packets here\n");
             return;
         };

@@ -1,29 +1,29 @@
-//! Waking a wait through its completion port.
+//! The waker: a packet posted to the completion port.
 
 use std::io;
 use std::sync::Arc;
 
-use poll_core::{Doorbell, Wake};
+use poll_core::{Wake, WakeState};
 
 use crate::port::{Key, Port};
 
 /// Interrupts the `wait` of an [`Iocp`](crate::Iocp).
 ///
-/// A wake posts a packet to the completion port if the backend sleeps there, and
-/// only sets a flag if not. Wakers share the port with the backend, so one that
-/// outlives it posts to a port that nobody waits on.
+/// A wake posts a packet to the completion port if the backend is blocked, and only sets a flag
+/// if not. Wakers share ownership of the port: a wake after the backend was dropped posts to a
+/// port that no thread waits on.
 #[derive(Clone, Debug)]
-pub struct Waker(pub(crate) Arc<Door>);
+pub struct Waker(pub(crate) Arc<Shared>);
 
-/// The completion port, and whether somebody sleeps behind it.
+/// The state that the backend shares with its wakers.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Shared {
     pub(crate) port: Port,
-    pub(crate) bell: Doorbell,
+    pub(crate) wake_state: WakeState,
 }
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
-        self.0.bell.wake_with(|| self.0.port.post(Key::Wake))
+        self.0.wake_state.wake(|| self.0.port.post(Key::Wake))
     }
 }

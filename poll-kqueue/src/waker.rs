@@ -1,129 +1,133 @@
-//! Waking: an `EVFILT_USER` knote where the kernel has them, a bell elsewhere.
+//! Wakers: an `EVFILT_USER` knote where the kernel has them, a socket pair elsewhere.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use poll_core::{Bell, Doorbell, Wake};
+use poll_core::{SocketWaker, Wake, WakeState};
 
 use crate::sys::{
     self, EV_ADD, EV_CLEAR, EV_RECEIPT, EVFILT_READ, EVFILT_USER, Kevent, NOTE_TRIGGER, Queue,
     RawFilter, RawFlags,
 };
 
-/// Wakes a [`Kqueue`](crate::Kqueue).
+/// Wakes a [`Kqueue`](crate::Kqueue) that is blocked in `wait`, from any thread.
 #[derive(Clone, Debug)]
-pub struct KqueueWaker(Ring);
+pub struct Waker(Inner);
 
 #[derive(Clone, Debug)]
-enum Ring {
-    User(Arc<Door>),
-    Socket(Bell),
+enum Inner {
+    User(Arc<UserEvent>),
+    Socket(SocketWaker),
 }
 
-/// A queue with a user event in it.
+/// A queue with a user event.
 #[derive(Debug)]
-struct Door {
-    bell: Doorbell,
+struct UserEvent {
+    state: WakeState,
     queue: Arc<Queue>,
-    /// The door of this process if it is a forked child, which has not the queue above.
-    child: OnceLock<Box<Door>>,
+    /// The user event of this process if it is a forked child, which did not inherit `queue`.
+    child: OnceLock<Box<UserEvent>>,
 }
 
-/// The number of the user event. It is the only one, so that any will do.
+/// The number of the user event. A queue has no other, so any number will do.
 const IDENT: usize = 0;
 
-/// What knotes of the waker carry. No token packs to it: bit 63 is free in those.
+/// The `udata` of the waker's knotes. No token packs to it: tokens leave bit 63 clear.
 const UDATA: usize = usize::MAX;
 
-impl KqueueWaker {
-    /// A waker for `queue`.
-    pub(crate) fn new(queue: &Arc<Queue>) -> io::Result<KqueueWaker> {
-        // NetBSD before 10 and older OpenBSDs have no user events, and say so here.
-        if add(queue, IDENT, EVFILT_USER, EV_CLEAR).is_ok() {
-            return Ok(KqueueWaker(Ring::User(Arc::new(Door::new(queue)))));
+impl Waker {
+    /// A waker of `queue`.
+    pub(crate) fn new(queue: &Arc<Queue>) -> io::Result<Waker> {
+        // NetBSD before 10 and older OpenBSDs refuse the filter.
+        if add_knote(queue, IDENT, EVFILT_USER, EV_CLEAR).is_ok() {
+            return Ok(Waker(Inner::User(Arc::new(UserEvent::new(queue)))));
         }
-        let bell = Bell::new()?;
-        add(queue, bell.source().fd() as usize, EVFILT_READ, 0)?;
-        Ok(KqueueWaker(Ring::Socket(bell)))
+        let sockets = SocketWaker::new()?;
+        add_knote(queue, sockets.source().fd() as usize, EVFILT_READ, 0)?;
+        Ok(Waker(Inner::Socket(sockets)))
     }
 
-    /// True if an event is this waker's.
-    pub(crate) fn is_ring(&self, event: &Kevent) -> bool {
+    /// True if an event is of a knote of this waker.
+    pub(crate) fn is_wake(&self, event: &Kevent) -> bool {
         event.udata() == UDATA
             && match &self.0 {
-                Ring::User(_) => event.filter() == EVFILT_USER,
-                Ring::Socket(bell) => event.ident() == bell.source().fd() as usize,
+                Inner::User(_) => event.filter() == EVFILT_USER,
+                Inner::Socket(sockets) => event.ident() == sockets.source().fd() as usize,
             }
     }
 
-    /// Before blocking; see [`Doorbell::sleep`].
-    pub(crate) fn sleep(&self) -> bool {
+    /// Before blocking; see [`WakeState::prepare_park`].
+    pub(crate) fn prepare_park(&self) -> bool {
         match &self.0 {
-            Ring::User(door) => door.current().bell.sleep(),
-            Ring::Socket(bell) => bell.sleep(),
+            Inner::User(event) => event.current().state.prepare_park(),
+            Inner::Socket(sockets) => sockets.prepare_park(),
         }
     }
 
-    /// After the system call; see [`Doorbell::wake_up`].
-    pub(crate) fn wake_up(&self, rung: bool) -> bool {
+    /// After the system call, in which the waker's event may have fired; see
+    /// [`WakeState::unpark`].
+    pub(crate) fn unpark(&self, fired: bool) -> bool {
         match &self.0 {
-            // Telling of it has cleared it.
-            Ring::User(door) => door.current().bell.wake_up(),
-            Ring::Socket(bell) => bell.wake_up(rung),
+            // EV_CLEAR has reset the event.
+            Inner::User(event) => event.current().state.unpark(),
+            Inner::Socket(sockets) => sockets.unpark(fired),
         }
     }
 
-    /// From now on every wake shows at the queue's descriptor.
-    pub(crate) fn watch(&self) -> io::Result<()> {
+    /// From now on every wake makes the queue's descriptor readable.
+    pub(crate) fn notify_always(&self) -> io::Result<()> {
         match &self.0 {
-            Ring::User(door) if door.current().bell.watch() => door.current().trigger(),
-            Ring::User(_) => Ok(()),
-            Ring::Socket(bell) => bell.watch(),
+            Inner::User(event) if event.current().state.notify_always() => {
+                event.current().trigger()
+            }
+            Inner::User(_) => Ok(()),
+            Inner::Socket(sockets) => sockets.notify_always(),
         }
     }
 
-    /// In a forked child: wakes `queue` from now on, and so do all clones.
+    /// In a forked child: this waker and its clones wake `queue` from now on.
     pub(crate) fn after_fork(&self, queue: &Arc<Queue>) -> io::Result<()> {
         match &self.0 {
-            Ring::User(door) => {
-                add(queue, IDENT, EVFILT_USER, EV_CLEAR)?;
-                // Only the child's one thread is here, so the cell is certainly empty.
-                let _ = door.current().child.set(Box::new(Door::new(queue)));
+            Inner::User(event) => {
+                add_knote(queue, IDENT, EVFILT_USER, EV_CLEAR)?;
+                // The child has one thread, and `current` is the last of the chain: its cell is
+                // empty.
+                let _ = event.current().child.set(Box::new(UserEvent::new(queue)));
                 Ok(())
             }
-            Ring::Socket(bell) => {
-                bell.after_fork()?;
-                add(queue, bell.source().fd() as usize, EVFILT_READ, 0)
+            Inner::Socket(sockets) => {
+                sockets.after_fork()?;
+                add_knote(queue, sockets.source().fd() as usize, EVFILT_READ, 0)
             }
         }
     }
 }
 
-impl Wake for KqueueWaker {
+impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
         match &self.0 {
-            Ring::User(door) => {
-                let door = door.current();
-                door.bell.wake_with(|| door.trigger())
+            Inner::User(event) => {
+                let event = event.current();
+                event.state.wake(|| event.trigger())
             }
-            Ring::Socket(bell) => bell.wake(),
+            Inner::Socket(sockets) => sockets.wake(),
         }
     }
 }
 
-impl Door {
-    fn new(queue: &Arc<Queue>) -> Door {
-        Door { bell: Doorbell::default(), queue: Arc::clone(queue), child: OnceLock::new() }
+impl UserEvent {
+    fn new(queue: &Arc<Queue>) -> UserEvent {
+        UserEvent { state: WakeState::default(), queue: Arc::clone(queue), child: OnceLock::new() }
     }
 
-    /// The door of this process.
-    fn current(&self) -> &Door {
-        let mut door = self;
-        while let Some(child) = door.child.get() {
-            door = child;
+    /// The user event of this process.
+    fn current(&self) -> &UserEvent {
+        let mut event = self;
+        while let Some(child) = event.child.get() {
+            event = child;
         }
-        door
+        event
     }
 
     fn trigger(&self) -> io::Result<()> {
@@ -132,8 +136,8 @@ impl Door {
     }
 }
 
-/// Adds one knote of the waker, at once.
-fn add(queue: &Queue, ident: usize, filter: RawFilter, flags: RawFlags) -> io::Result<()> {
+/// Adds a knote of the waker.
+fn add_knote(queue: &Queue, ident: usize, filter: RawFilter, flags: RawFlags) -> io::Result<()> {
     let change = Kevent::new(ident, filter, EV_ADD | EV_RECEIPT | flags, UDATA);
     let mut receipt = [Kevent::empty()];
     sys::kevent(queue, &[change], &mut receipt, Some(Duration::ZERO))?;

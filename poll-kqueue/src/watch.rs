@@ -1,9 +1,9 @@
-//! What one source wants, what it is armed with, and what was seen of it.
+//! A registered source: its interest, its knotes, and its readiness in the current wait.
 
 use std::mem;
 use std::os::fd::RawFd;
 
-use poll_core::{Mode, Ready, Token};
+use poll_core::{Interest, Mode, Readiness, Token};
 
 use crate::sys::{
     EV_ADD, EV_CLEAR, EV_DELETE, EV_EOF, EV_ONESHOT, EVFILT_EXCEPT, EVFILT_READ, EVFILT_WRITE,
@@ -21,7 +21,7 @@ pub(crate) enum Filter {
 impl Filter {
     const ALL: [Filter; 3] = [Filter::Read, Filter::Write, Filter::Except];
 
-    /// The filter that an event is about, if it is one of these.
+    /// The filter of an event, if it is one of these.
     pub(crate) fn of(event: &Kevent) -> Option<Filter> {
         match event.filter() {
             EVFILT_READ => Some(Filter::Read),
@@ -31,7 +31,7 @@ impl Filter {
         }
     }
 
-    /// A change to this filter's knote of a source.
+    /// A change of a source's knote in this filter.
     pub(crate) fn change(self, fd: RawFd, token: Token, flags: RawFlags) -> Kevent {
         let filter = match self {
             Filter::Read => EVFILT_READ,
@@ -42,121 +42,133 @@ impl Filter {
     }
 }
 
-/// What knotes carry of a token: all of it, or its index where pointers have 32 bits.
+/// The `udata` of a token's knotes: all of the token, or its index where pointers have 32 bits.
 pub(crate) fn udata(token: Token) -> usize {
     token.to_u64() as usize
 }
 
-/// How a knote is armed.
+/// The kind of a knote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Knote {
     Level,
     Oneshot,
     Edge,
-    /// The filter also fires for what was not asked for: for data if only the end
-    /// of file is wanted, for the end of file if only out-of-band data is. `EV_CLEAR`
-    /// makes such an event cost one turn instead of a spin. Where the condition
-    /// that was asked for should be repeated, the knote is made anew.
-    Sifted,
-    /// A call failed: the knote may be there or not.
+    /// The filter fires for more than the interest: for data if the interest is in the end of
+    /// file only, for the end of file if the interest is in out-of-band data only. `EV_CLEAR`
+    /// makes such an event cost one iteration instead of a busy loop. To report a condition of
+    /// the interest again, the knote is deleted and added.
+    Broad,
+    /// A call failed: the knote may exist or not.
     Unknown,
 }
 
-/// No buffer is as large.
+/// A low-water mark that no buffer reaches.
 const NEVER: i32 = i32::MAX;
 
+/// Why a kernel refused a knote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The source is a pipe without readers. It is ready: a write fails.
+    BrokenPipe,
+    /// The source is a terminal whose other side is closed. It is at its end of file.
+    HungUp,
+    /// The source cannot be watched.
+    Error,
+}
+
 impl Knote {
-    /// The change that makes this knote.
+    /// The change that adds this knote.
     fn add(self, filter: Filter, fd: RawFd, token: Token) -> Kevent {
         let flags = match self {
             Knote::Level | Knote::Unknown => EV_ADD,
             Knote::Oneshot => EV_ADD | EV_ONESHOT,
-            Knote::Edge | Knote::Sifted => EV_ADD | EV_CLEAR,
+            Knote::Edge | Knote::Broad => EV_ADD | EV_CLEAR,
         };
         let change = filter.change(fd, token, flags);
         match filter {
-            Filter::Read if self == Knote::Sifted => change.with(NOTE_LOWAT, NEVER),
+            Filter::Read if self == Knote::Broad => change.with(NOTE_LOWAT, NEVER),
             Filter::Except => change.with(NOTE_OOB, 0),
             _ => change,
         }
     }
 }
 
-/// The knote that an interest wants in a filter.
-fn wanted(filter: Filter, interest: Ready, mode: Mode) -> Option<Knote> {
+/// The knote that an interest requires in a filter.
+fn wanted(filter: Filter, interest: Interest, mode: Mode) -> Option<Knote> {
     let plain = match mode {
         Mode::Level => Knote::Level,
         Mode::Oneshot => Knote::Oneshot,
         Mode::Edge => Knote::Edge,
     };
     match filter {
-        Filter::Read if interest.contains(Ready::READ) => Some(plain),
-        Filter::Read => interest.contains(Ready::DISCONNECT).then_some(Knote::Sifted),
-        Filter::Write => interest.contains(Ready::WRITE).then_some(plain),
-        Filter::Except => interest.contains(Ready::PRIORITY).then_some(Knote::Sifted),
+        Filter::Read if interest.contains(Interest::READ) => Some(plain),
+        Filter::Read => interest.contains(Interest::DISCONNECT).then_some(Knote::Broad),
+        Filter::Write => interest.contains(Interest::WRITE).then_some(plain),
+        Filter::Except => interest.contains(Interest::PRIORITY).then_some(Knote::Broad),
     }
 }
 
-/// What an event says about its source. `HANGUP` stands for the writing direction
-/// alone here, as `DISCONNECT` does for the reading one: see [`Watch::report`].
-fn seen(filter: Filter, event: &Kevent) -> Ready {
+/// The readiness that an event reports. Here, `HANGUP` is the end of the writing direction
+/// alone, as `DISCONNECT` is the end of the reading direction: see [`Watch::report`].
+fn readiness(filter: Filter, event: &Kevent) -> Readiness {
     let ended = event.has(EV_EOF);
     let (ready, end) = match filter {
-        Filter::Read => (Ready::READ, Ready::DISCONNECT),
-        Filter::Write => (Ready::WRITE, Ready::HANGUP),
-        // Some kernels tell of the end of file here too; the others cannot.
-        Filter::Except if event.fflags() & NOTE_OOB == 0 => return Ready::NONE,
-        Filter::Except => return Ready::PRIORITY,
+        Filter::Read => (Readiness::READ, Readiness::DISCONNECT),
+        Filter::Write => (Readiness::WRITE, Readiness::HANGUP),
+        // Some kernels report the end of file here too, others cannot. `fflags` is then an error
+        // number: ECONNRESET (54) contains the bit of NOTE_OOB.
+        Filter::Except if ended || event.fflags() & NOTE_OOB == 0 => return Readiness::NONE,
+        Filter::Except => return Readiness::PRIORITY,
     };
     match (ended, event.fflags()) {
         (false, _) => ready,
         (true, 0) => ready | end,
-        (true, _error) => ready | end | Ready::ERROR,
+        (true, _error) => ready | end | Readiness::ERROR,
     }
 }
 
 /// A registered source.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// What the caller wants to know.
-    interest: Ready,
+    interest: Interest,
     mode: Mode,
-    /// Spent or dead: until the next `modify` it wants nothing.
-    asleep: bool,
+    /// A one-shot source that has fired, or a source that cannot be watched: it requires no
+    /// knotes until the next `modify`.
+    disarmed: bool,
     /// The knotes that the kernel has, by filter.
     armed: [Option<Knote>; 3],
-    /// What the kernel has told in this wait.
-    seen: Ready,
-    /// The descriptor cannot be watched: there will be no more to tell.
-    dead: bool,
-    /// What holds must be told again, even by knotes that have told it.
-    again: bool,
-    /// Where in the queue of changes it is.
+    /// The readiness recorded in this wait.
+    ready: Readiness,
+    /// The kernel refused a knote, and must not be asked again.
+    refused: bool,
+    /// Conditions that hold must be reported again, by knotes that reported them before too.
+    repeat: bool,
+    /// The index of the source in the queue of changes.
     queued: Option<usize>,
 }
 
 impl Watch {
-    pub(crate) fn new(interest: Ready, mode: Mode) -> Watch {
+    pub(crate) fn new(interest: Interest, mode: Mode) -> Watch {
         Watch {
             interest,
             mode,
-            asleep: false,
+            disarmed: false,
             armed: [None; 3],
-            seen: Ready::NONE,
-            dead: false,
-            again: false,
+            ready: Readiness::NONE,
+            refused: false,
+            repeat: false,
             queued: None,
         }
     }
 
-    /// Takes a new interest.
-    pub(crate) fn modify(&mut self, interest: Ready, mode: Mode) {
+    /// Replaces the interest.
+    pub(crate) fn modify(&mut self, interest: Interest, mode: Mode) {
         (self.interest, self.mode) = (interest, mode);
-        (self.asleep, self.again) = (false, true);
+        (self.disarmed, self.repeat) = (false, true);
     }
 
-    /// In a forked child: there are no knotes.
-    pub(crate) fn forget(&mut self) {
+    /// In a forked child: the new queue has no knotes.
+    pub(crate) fn forget_knotes(&mut self) {
         self.armed = [None; 3];
     }
 
@@ -168,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// Where the source is in the queue of changes.
+    /// The index of the source in the queue of changes.
     pub(crate) fn queued(&mut self) -> &mut Option<usize> {
         &mut self.queued
     }
@@ -179,16 +191,17 @@ impl Watch {
         Filter::ALL.into_iter().filter(move |filter| armed[*filter as usize].is_some())
     }
 
-    /// Appends the changes from what is armed to what is wanted, and takes them as made.
+    /// Appends the changes that turn the armed knotes into those that the interest requires. The
+    /// caller makes them.
     pub(crate) fn changes(&mut self, fd: RawFd, token: Token, list: &mut Vec<Kevent>) {
-        let again = mem::take(&mut self.again);
+        let repeat = mem::take(&mut self.repeat);
         for filter in Filter::ALL {
             let (armed, wanted) = (self.armed[filter as usize], self.wanted(filter));
-            // A level knote tells anyway, and one that shoots once has not yet. The
-            // others would do to be added again, says the BSDs' code; made anew, they
-            // tell on every system.
-            let silent = matches!(armed, Some(Knote::Edge | Knote::Sifted));
-            if armed == wanted && !(again && silent) {
+            // A level-triggered knote fires again anyway, and a one-shot knote has not fired yet.
+            // For the others, the BSDs evaluate an EV_ADD of an existing knote. A deletion and
+            // an addition make them fire on every system.
+            let is_edge = matches!(armed, Some(Knote::Edge | Knote::Broad));
+            if armed == wanted && !(repeat && is_edge) {
                 continue;
             }
             if armed.is_some() {
@@ -201,67 +214,74 @@ impl Watch {
         }
     }
 
-    /// True if [`Watch::changes`] would find any.
-    pub(crate) fn has_changes(&self) -> bool {
-        self.again || Filter::ALL.iter().any(|f| self.armed[*f as usize] != self.wanted(*f))
+    /// True if [`Watch::changes`] would append a change.
+    pub(crate) fn has_unflushed_changes(&self) -> bool {
+        self.repeat || Filter::ALL.iter().any(|f| self.armed[*f as usize] != self.wanted(*f))
     }
 
-    /// A knote fired. True if this is the first that was seen of the source in this wait.
+    /// Records that a knote fired. Returns true for the first readiness of the source in this
+    /// wait.
     pub(crate) fn fired(&mut self, filter: Filter, event: &Kevent) -> bool {
         let armed = &mut self.armed[filter as usize];
         if *armed == Some(Knote::Oneshot) {
             *armed = None;
         }
-        self.see(seen(filter, event))
+        self.record(readiness(filter, event))
     }
 
-    /// A change failed: because the descriptor is a pipe without readers, or
-    /// because it cannot be watched. True as for [`Watch::fired`].
-    pub(crate) fn failed(&mut self, filter: Filter, broken_pipe: bool) -> bool {
-        self.refused(filter);
-        // A level is told again by asking again, at every wait; an edge is told once.
-        self.dead |= !broken_pipe || self.mode == Mode::Edge;
-        self.see(Ready::ERROR)
+    /// Records that the kernel refused a knote. Returns as [`Watch::fired`] does.
+    pub(crate) fn refused(&mut self, filter: Filter, refusal: Refusal) -> bool {
+        self.clear_knote(filter);
+        // A level-triggered source is reported again by asking again at every wait, an
+        // edge-triggered one is reported once.
+        self.refused |= refusal == Refusal::Error || self.mode == Mode::Edge;
+        self.record(match refusal {
+            Refusal::BrokenPipe | Refusal::Error => Readiness::ERROR,
+            Refusal::HungUp => {
+                Readiness::READ | Readiness::DISCONNECT | Readiness::WRITE | Readiness::HANGUP
+            }
+        })
     }
 
-    /// There is no knote in this filter after all.
-    pub(crate) fn refused(&mut self, filter: Filter) {
+    /// Records that the kernel has no knote in this filter.
+    pub(crate) fn clear_knote(&mut self, filter: Filter) {
         self.armed[filter as usize] = None;
     }
 
-    /// There may or may not be a knote in this filter.
-    pub(crate) fn doubt(&mut self, filter: Filter) {
+    /// Records that the kernel may have a knote in this filter, or not.
+    pub(crate) fn mark_unknown(&mut self, filter: Filter) {
         self.armed[filter as usize] = Some(Knote::Unknown);
     }
 
-    /// What is to be reported of all that was seen in this wait, perhaps nothing.
-    pub(crate) fn report(&mut self) -> Ready {
-        let mut seen = mem::take(&mut self.seen);
-        if !seen.contains(Ready::DISCONNECT) {
-            // The source's own shutdown ends the writing direction too. Only with
-            // the reading one it is a hang-up.
-            seen.remove(Ready::HANGUP);
+    /// Takes the readiness to report from that recorded in this wait. It may be empty.
+    pub(crate) fn report(&mut self) -> Readiness {
+        let mut recorded = mem::take(&mut self.ready);
+        if !recorded.contains(Readiness::DISCONNECT) {
+            // A local shutdown ends the writing direction too. It is a hang-up only if the
+            // reading direction has ended as well.
+            recorded.remove(Readiness::HANGUP);
         }
-        let interest = if self.asleep { Ready::NONE } else { self.interest };
-        let ready = interest.report(seen);
-        if mem::take(&mut self.dead) || self.mode == Mode::Oneshot && !ready.is_empty() {
-            self.asleep = true;
+        let interest = if self.disarmed { Interest::NONE } else { self.interest };
+        let ready = interest.report(recorded);
+        if mem::take(&mut self.refused) || self.mode == Mode::Oneshot && !ready.is_empty() {
+            self.disarmed = true;
         }
-        let sifted = Ready::DISCONNECT | Ready::PRIORITY | Ready::HANGUP | Ready::ERROR;
-        if self.mode == Mode::Level && ready.intersects(sifted) {
-            self.again |= self.armed.contains(&Some(Knote::Sifted));
+        let from_broad =
+            Readiness::DISCONNECT | Readiness::PRIORITY | Readiness::HANGUP | Readiness::ERROR;
+        if self.mode == Mode::Level && ready.intersects(from_broad) {
+            self.repeat |= self.armed.contains(&Some(Knote::Broad));
         }
         ready
     }
 
     fn wanted(&self, filter: Filter) -> Option<Knote> {
-        if self.asleep { None } else { wanted(filter, self.interest, self.mode) }
+        if self.disarmed { None } else { wanted(filter, self.interest, self.mode) }
     }
 
-    fn see(&mut self, seen: Ready) -> bool {
-        let first = self.seen.is_empty() && !seen.is_empty();
-        self.seen |= seen;
-        first
+    fn record(&mut self, ready: Readiness) -> bool {
+        let is_first = self.ready.is_empty() && !ready.is_empty();
+        self.ready |= ready;
+        is_first
     }
 }
 
@@ -280,7 +300,7 @@ mod tests {
     fn changes(watch: &mut Watch) -> Vec<(Filter, RawFlags)> {
         let mut list = Vec::new();
         watch.changes(FD, TOKEN, &mut list);
-        assert!(!watch.has_changes(), "they were all of them");
+        assert!(!watch.has_unflushed_changes(), "one call appends all changes");
         assert!(list.iter().all(|change| change.ident() == FD as usize));
         assert!(list.iter().all(|change| change.udata() == udata(TOKEN)));
         let known = [EV_ADD, EV_DELETE, EV_CLEAR, EV_ONESHOT];
@@ -289,86 +309,97 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_as_documented() {
-        let error = libc::ECONNRESET as u32;
+    fn events_map_to_readiness_as_documented() {
+        // As the BSDs and Apple number it: it contains the bit of NOTE_OOB.
+        const ECONNRESET: u32 = 54;
+        let error = ECONNRESET;
         for (filter, flags, fflags, expected) in [
-            (Filter::Read, 0, 0, Ready::READ),
-            (Filter::Read, EV_EOF, 0, Ready::READ | Ready::DISCONNECT),
-            (Filter::Read, EV_EOF, error, Ready::READ | Ready::DISCONNECT | Ready::ERROR),
-            (Filter::Write, 0, 0, Ready::WRITE),
-            (Filter::Write, EV_EOF, 0, Ready::WRITE | Ready::HANGUP),
-            (Filter::Write, EV_EOF, error, Ready::WRITE | Ready::HANGUP | Ready::ERROR),
-            (Filter::Except, 0, NOTE_OOB, Ready::PRIORITY),
-            (Filter::Except, EV_EOF, 0, Ready::NONE),
+            (Filter::Read, 0, 0, Readiness::READ),
+            (Filter::Read, EV_EOF, 0, Readiness::READ | Readiness::DISCONNECT),
+            (
+                Filter::Read,
+                EV_EOF,
+                error,
+                Readiness::READ | Readiness::DISCONNECT | Readiness::ERROR,
+            ),
+            (Filter::Write, 0, 0, Readiness::WRITE),
+            (Filter::Write, EV_EOF, 0, Readiness::WRITE | Readiness::HANGUP),
+            (Filter::Write, EV_EOF, error, Readiness::WRITE | Readiness::HANGUP | Readiness::ERROR),
+            (Filter::Except, 0, NOTE_OOB, Readiness::PRIORITY),
+            (Filter::Except, EV_EOF, 0, Readiness::NONE),
+            (Filter::Except, EV_EOF, ECONNRESET, Readiness::NONE),
         ] {
-            let seen = seen(filter, &event(filter, flags, fflags));
-            assert_eq!(seen, expected, "{filter:?}, flags {flags:#x}, fflags {fflags}");
+            let ready = readiness(filter, &event(filter, flags, fflags));
+            assert_eq!(ready, expected, "{filter:?}, flags {flags:#x}, fflags {fflags}");
         }
     }
 
     #[test]
-    fn a_hangup_needs_both_directions() {
-        let both = Ready::READ | Ready::WRITE;
+    fn a_hangup_is_the_end_of_both_directions() {
+        let both = Interest::READ | Interest::WRITE;
         let mut watch = Watch::new(both, Mode::Level);
         assert!(watch.fired(Filter::Write, &event(Filter::Write, EV_EOF, 0)));
-        assert_eq!(watch.report(), Ready::WRITE);
+        assert_eq!(watch.report(), Readiness::WRITE);
         watch.fired(Filter::Write, &event(Filter::Write, EV_EOF, 0));
-        assert!(!watch.fired(Filter::Read, &event(Filter::Read, EV_EOF, 0)), "one report");
-        assert_eq!(watch.report(), both | Ready::HANGUP);
+        assert!(
+            !watch.fired(Filter::Read, &event(Filter::Read, EV_EOF, 0)),
+            "the source is in the batch"
+        );
+        assert_eq!(watch.report(), both.to_readiness() | Readiness::HANGUP);
     }
 
     #[test]
-    fn only_differences_are_changes() {
-        let mut watch = Watch::new(Ready::READ, Mode::Level);
+    fn modify_changes_only_the_knotes_that_differ() {
+        let mut watch = Watch::new(Interest::READ, Mode::Level);
         assert_eq!(changes(&mut watch), [(Filter::Read, EV_ADD)]);
-        watch.modify(Ready::READ | Ready::WRITE, Mode::Level);
+        watch.modify(Interest::READ | Interest::WRITE, Mode::Level);
         assert_eq!(changes(&mut watch), [(Filter::Write, EV_ADD)]);
-        watch.modify(Ready::READ | Ready::WRITE, Mode::Level);
+        watch.modify(Interest::READ | Interest::WRITE, Mode::Level);
         assert_eq!(changes(&mut watch), []);
-        watch.modify(Ready::NONE, Mode::Level);
+        watch.modify(Interest::NONE, Mode::Level);
         assert_eq!(changes(&mut watch), [(Filter::Read, EV_DELETE), (Filter::Write, EV_DELETE)]);
     }
 
     #[test]
-    fn another_mode_is_another_knote() {
-        let mut watch = Watch::new(Ready::READ, Mode::Level);
+    fn a_change_of_mode_replaces_the_knote() {
+        let mut watch = Watch::new(Interest::READ, Mode::Level);
         changes(&mut watch);
-        watch.modify(Ready::READ, Mode::Edge);
-        let anew = [(Filter::Read, EV_DELETE), (Filter::Read, EV_ADD | EV_CLEAR)];
-        assert_eq!(changes(&mut watch), anew);
-        watch.modify(Ready::READ, Mode::Edge);
-        assert_eq!(changes(&mut watch), anew, "what holds is told again");
+        watch.modify(Interest::READ, Mode::Edge);
+        let replaced = [(Filter::Read, EV_DELETE), (Filter::Read, EV_ADD | EV_CLEAR)];
+        assert_eq!(changes(&mut watch), replaced);
+        watch.modify(Interest::READ, Mode::Edge);
+        assert_eq!(changes(&mut watch), replaced, "conditions that hold are reported again");
     }
 
     #[test]
-    fn a_spent_oneshot_loses_its_other_knote() {
-        let mut watch = Watch::new(Ready::READ | Ready::WRITE, Mode::Oneshot);
+    fn a_fired_oneshot_source_deletes_its_other_knote() {
+        let mut watch = Watch::new(Interest::READ | Interest::WRITE, Mode::Oneshot);
         changes(&mut watch);
         watch.fired(Filter::Write, &event(Filter::Write, 0, 0));
-        assert_eq!(watch.report(), Ready::WRITE);
-        assert!(watch.has_changes());
+        assert_eq!(watch.report(), Readiness::WRITE);
+        assert!(watch.has_unflushed_changes());
         assert_eq!(changes(&mut watch), [(Filter::Read, EV_DELETE)]);
-        watch.modify(Ready::WRITE, Mode::Oneshot);
+        watch.modify(Interest::WRITE, Mode::Oneshot);
         assert_eq!(changes(&mut watch), [(Filter::Write, EV_ADD | EV_ONESHOT)]);
     }
 
     #[test]
-    fn an_end_without_an_interest_in_reading_is_sifted_from_data() {
-        let mut watch = Watch::new(Ready::DISCONNECT, Mode::Level);
+    fn an_interest_in_disconnect_alone_ignores_data() {
+        let mut watch = Watch::new(Interest::DISCONNECT, Mode::Level);
         assert_eq!(changes(&mut watch), [(Filter::Read, EV_ADD | EV_CLEAR)]);
         watch.fired(Filter::Read, &event(Filter::Read, 0, 0));
-        assert_eq!(watch.report(), Ready::NONE);
-        assert!(!watch.has_changes(), "or data would make it spin");
+        assert_eq!(watch.report(), Readiness::NONE);
+        assert!(!watch.has_unflushed_changes(), "unread data must not cause a busy loop");
         watch.fired(Filter::Read, &event(Filter::Read, EV_EOF, 0));
-        assert_eq!(watch.report(), Ready::DISCONNECT);
-        assert!(watch.has_changes(), "a level is told again");
+        assert_eq!(watch.report(), Readiness::DISCONNECT);
+        assert!(watch.has_unflushed_changes(), "a level-triggered condition is reported again");
     }
 
     #[test]
-    fn doubtful_knotes_are_made_anew() {
-        let mut watch = Watch::new(Ready::READ, Mode::Level);
+    fn unknown_knotes_are_replaced() {
+        let mut watch = Watch::new(Interest::READ, Mode::Level);
         changes(&mut watch);
-        watch.doubt(Filter::Read);
+        watch.mark_unknown(Filter::Read);
         assert_eq!(changes(&mut watch), [(Filter::Read, EV_DELETE), (Filter::Read, EV_ADD)]);
     }
 }

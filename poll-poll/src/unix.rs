@@ -1,13 +1,13 @@
-//! `ppoll` and `poll`, and what their flags mean.
+//! `ppoll(2)` and `poll(2)`, and the mapping of their flags.
 
 use std::io;
 use std::time::Duration;
 
-use poll_core::{RawSource, Ready};
+use poll_core::{Interest, RawSource, Readiness};
 
 pub(crate) use libc::{POLLNVAL, pollfd as PollFd};
 
-/// An entry that the kernel passes over.
+/// An entry that the kernel ignores.
 pub(crate) const NO_ENTRY: PollFd = PollFd { fd: -1, events: 0, revents: 0 };
 
 cfg_if::cfg_if! {
@@ -23,40 +23,41 @@ cfg_if::cfg_if! {
     }
 }
 
-pub(crate) const SEES_DISCONNECT: bool = POLLRDHUP != 0;
+/// `Readiness::DISCONNECT` is supported.
+pub(crate) const HAS_DISCONNECT: bool = POLLRDHUP != 0;
 
-/// The conditions that can be asked for come first.
-const FLAGS: [(i16, Ready); 7] = [
-    (libc::POLLIN, Ready::READ),
-    (libc::POLLOUT, Ready::WRITE),
-    (libc::POLLPRI, Ready::PRIORITY),
-    (POLLRDHUP, Ready::DISCONNECT),
-    (libc::POLLHUP, Ready::HANGUP),
-    (libc::POLLERR, Ready::ERROR),
-    (libc::POLLNVAL, Ready::ERROR),
+/// The conditions of an interest come first.
+const FLAGS: [(i16, Readiness); 7] = [
+    (libc::POLLIN, Readiness::READ),
+    (libc::POLLOUT, Readiness::WRITE),
+    (libc::POLLPRI, Readiness::PRIORITY),
+    (POLLRDHUP, Readiness::DISCONNECT),
+    (libc::POLLHUP, Readiness::HANGUP),
+    (libc::POLLERR, Readiness::ERROR),
+    (libc::POLLNVAL, Readiness::ERROR),
 ];
 
-/// The entry that asks for `interest`.
-pub(crate) fn entry(source: RawSource, interest: Ready) -> PollFd {
-    let asked = FLAGS[..4].iter().filter(|(_, ready)| interest.contains(*ready));
+/// Returns the entry that watches for `interest`.
+pub(crate) fn entry(source: RawSource, interest: Interest) -> PollFd {
+    let asked = FLAGS[..4].iter().filter(|(_, ready)| interest.to_readiness().contains(*ready));
     PollFd { fd: source.fd(), events: asked.fold(0, |all, (flag, _)| all | flag), revents: 0 }
 }
 
-/// What an answer means.
-pub(crate) fn seen(revents: i16) -> Ready {
+/// Returns the conditions in `pollfd.revents`.
+pub(crate) fn to_ready(revents: i16) -> Readiness {
     FLAGS.iter().filter(|(flag, _)| revents & flag != 0).map(|(_, ready)| *ready).collect()
 }
 
 /// Fails unless the descriptor is open.
 pub(crate) fn check_open(source: RawSource) -> io::Result<()> {
-    // SAFETY: the call takes a number and touches no memory.
+    // SAFETY: `F_GETFD` takes no pointer.
     match unsafe { libc::fcntl(source.fd(), libc::F_GETFD) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Waits until an entry has an answer, and returns how many have.
+/// Blocks until an entry has a result, and returns the number of such entries.
 pub(crate) fn poll(entries: &mut [PollFd], timeout: Option<Duration>) -> io::Result<usize> {
     usize::try_from(system_call(entries, timeout)).map_err(|_| io::Error::last_os_error())
 }
@@ -71,28 +72,28 @@ cfg_if::cfg_if! {
         target_os = "dragonfly",
     ))] {
         /// The longest timeout that all these kernels take, in seconds: three years.
-        /// A wait of more calls again.
-        const LONGEST_S: u64 = 100_000_000;
+        /// `Deadline::repeat` calls again for the rest.
+        const MAX_TIMEOUT_S: u64 = 100_000_000;
 
         fn system_call(entries: &mut [PollFd], timeout: Option<Duration>) -> i32 {
             let timeout = timeout.map(|timeout| libc::timespec {
-                tv_sec: timeout.as_secs().min(LONGEST_S) as _,
+                tv_sec: timeout.as_secs().min(MAX_TIMEOUT_S) as _,
                 tv_nsec: timeout.subsec_nanos() as _,
             });
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
             let (list, len) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
-            // SAFETY: `list` and `len` describe `entries`, `timeout` is null or points to
-            // a local, and no signal mask is given.
+            // SAFETY: `list` and `len` describe the slice `entries`; `timeout` is null or points
+            // to a local variable; a null signal mask is allowed.
             unsafe { libc::ppoll(list, len, timeout, std::ptr::null()) }
         }
     } else {
         fn system_call(entries: &mut [PollFd], timeout: Option<Duration>) -> i32 {
-            // Rounded up: a wait may be late, never early.
+            // A wait may be late, never early.
             let round_up = |timeout: Duration| {
                 timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32
             };
             let (list, len) = (entries.as_mut_ptr(), entries.len() as libc::nfds_t);
-            // SAFETY: `list` and `len` describe `entries`.
+            // SAFETY: `list` and `len` describe the slice `entries`.
             unsafe { libc::poll(list, len, timeout.map_or(-1, round_up)) }
         }
     }
@@ -103,19 +104,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interest_asks_for_its_flags_only() {
+    fn an_entry_has_the_flags_of_its_interest_only() {
         let source = RawSource::from_fd(3);
-        assert_eq!(entry(source, Ready::READ | Ready::WRITE).events, libc::POLLIN | libc::POLLOUT);
-        assert_eq!(entry(source, Ready::PRIORITY | Ready::ERROR).events, libc::POLLPRI);
-        assert_eq!(entry(source, Ready::DISCONNECT).events, POLLRDHUP);
-        assert_eq!(entry(source, Ready::HANGUP).events, 0);
+        assert_eq!(
+            entry(source, Interest::READ | Interest::WRITE).events,
+            libc::POLLIN | libc::POLLOUT
+        );
+        assert_eq!(entry(source, Interest::PRIORITY).events, libc::POLLPRI);
+        assert_eq!(entry(source, Interest::DISCONNECT).events, POLLRDHUP);
+        assert_eq!(entry(source, Interest::NONE).events, 0);
     }
 
     #[test]
-    fn failures_are_told_apart() {
-        assert_eq!(seen(libc::POLLIN | libc::POLLHUP), Ready::READ | Ready::HANGUP);
-        assert_eq!(seen(libc::POLLERR), Ready::ERROR);
-        assert_eq!(seen(libc::POLLNVAL), Ready::ERROR);
-        assert_eq!(seen(0), Ready::NONE);
+    fn failures_map_to_distinct_conditions() {
+        assert_eq!(to_ready(libc::POLLIN | libc::POLLHUP), Readiness::READ | Readiness::HANGUP);
+        assert_eq!(to_ready(libc::POLLERR), Readiness::ERROR);
+        assert_eq!(to_ready(libc::POLLNVAL), Readiness::ERROR);
+        assert_eq!(to_ready(0), Readiness::NONE);
     }
 }

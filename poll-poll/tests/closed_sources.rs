@@ -1,11 +1,11 @@
-//! Sources that are closed too early. Alone in its process, so that no other test
-//! takes the numbers it frees.
+//! Sources that are closed while registered. The only test of its process, so that no other
+//! test reuses the closed descriptors.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+use poll_core::{Backend, Event, Interest, Mode, RawSource, Readiness, Token};
 use poll_poll::Poll;
 
 fn tcp_pair() -> (TcpStream, TcpStream) {
@@ -21,29 +21,30 @@ fn ready_now(poll: &mut Poll) -> Vec<Event> {
 }
 
 #[test]
-fn a_closed_source_is_refused_or_reported_and_harms_no_other() {
+fn a_closed_source_is_rejected_or_reported_once_and_affects_no_other() {
     let mut poll = Poll::new().unwrap();
     let (near, far) = tcp_pair();
-    let (doomed, _peer) = tcp_pair();
+    let (closing, _peer) = tcp_pair();
     let (one, two) = (Token::new(0, 0), Token::new(1, 0));
-    // SAFETY: `near` stays open to the end.
-    unsafe { poll.register(one, RawSource::of(&near), Ready::READ, Mode::Level) }.unwrap();
-    let closed = RawSource::of(&doomed);
-    // SAFETY: it is closed too early, but its number is not used again.
-    unsafe { poll.register(two, closed, Ready::READ, Mode::Level) }.unwrap();
+    // SAFETY: `near` is not dropped before the end of the test.
+    unsafe { poll.register(one, RawSource::of(&near), Interest::READ, Mode::Level) }.unwrap();
+    let closed = RawSource::of(&closing);
+    // SAFETY: the socket is closed early, which is the subject of this test; no other file gets
+    // its number.
+    unsafe { poll.register(two, closed, Interest::READ, Mode::Level) }.unwrap();
 
-    drop(doomed);
-    let ready = Ready::READ | Ready::ERROR;
+    drop(closing);
+    let ready = Readiness::READ | Readiness::ERROR;
     assert_eq!(ready_now(&mut poll), [Event::Ready { token: two, ready }]);
-    assert_eq!(ready_now(&mut poll), [], "it sleeps now");
+    assert_eq!(ready_now(&mut poll), [], "it is muted");
 
     (&far).write_all(b"x").unwrap();
     near.peek(&mut [0]).unwrap();
-    assert_eq!(ready_now(&mut poll), [Event::Ready { token: one, ready: Ready::READ }]);
+    assert_eq!(ready_now(&mut poll), [Event::Ready { token: one, ready: Readiness::READ }]);
 
     poll.deregister(two).unwrap();
-    // SAFETY: nothing is registered.
-    let again = unsafe { poll.register(two, closed, Ready::READ, Mode::Level) };
+    // SAFETY: a closed source is rejected, so no registration outlives it.
+    let again = unsafe { poll.register(two, closed, Interest::READ, Mode::Level) };
     assert!(again.is_err());
     assert!(poll.deregister(two).is_err());
 }

@@ -1,25 +1,25 @@
-//! Sets of descriptors as POSIX has them: a bit for each number.
+//! POSIX `fd_set`s of any size: bit sets indexed by descriptor.
 
 use std::io;
 use std::ptr;
 use std::time::Duration;
 
 use libc::{c_int, fd_set, sigset_t, timespec};
-use poll_core::{RawSource, Ready};
+use poll_core::{Interest, RawSource, Readiness};
 
 cfg_if::cfg_if! {
     if #[cfg(any(target_vendor = "apple", target_os = "netbsd", target_os = "openbsd"))] {
-        /// What an `fd_set` is an array of.
+        /// The element type of `fd_set`.
         type Word = u32;
     } else {
-        /// What an `fd_set` is an array of.
+        /// The element type of `fd_set`.
         type Word = libc::c_ulong;
     }
 }
 
 const BITS: usize = Word::BITS as usize;
 
-/// How many descriptors a set may have; `None` where the kernel takes any number.
+/// The first descriptor that a set cannot hold; `None` where the kernel takes sets of any size.
 const LIMIT: Option<usize> = if cfg!(any(
     target_os = "linux",
     target_os = "android",
@@ -34,12 +34,12 @@ const LIMIT: Option<usize> = if cfg!(any(
     Some(libc::FD_SETSIZE)
 };
 
-/// The longest timeout that all kernels take, in seconds: three years. A wait of
-/// more calls again.
-const LONGEST_S: u64 = 100_000_000;
+/// The longest timeout that all kernels take, in seconds: three years. `Deadline::repeat`
+/// calls again for the rest.
+const MAX_TIMEOUT_S: u64 = 100_000_000;
 
-/// The condition that each of the three sets stands for.
-const CONDITIONS: [Ready; 3] = [Ready::READ, Ready::WRITE, Ready::PRIORITY];
+/// The condition of each of the three sets.
+const CONDITIONS: [Readiness; 3] = [Readiness::READ, Readiness::WRITE, Readiness::PRIORITY];
 
 /// The three sets, in the order of [`CONDITIONS`].
 #[derive(Debug, Default)]
@@ -48,90 +48,92 @@ pub(crate) struct Sets([Set; 3]);
 #[derive(Debug, Default)]
 struct Set {
     wanted: Vec<Word>,
-    /// How many bits of `wanted` are set.
+    /// The number of bits that are set in `wanted`.
     count: usize,
-    /// The copy that the kernel overwrites. Empty if nothing is wanted.
-    answer: Vec<Word>,
+    /// The copy that the kernel overwrites with its result. Empty if `wanted` is.
+    result: Vec<Word>,
 }
 
 impl Sets {
-    /// Takes an open source in, and watches it for `wanted`.
-    pub(crate) fn add(&mut self, source: RawSource, wanted: Ready) {
-        self.watch(source, wanted);
+    /// Adds an open source with the interest `wanted`.
+    pub(crate) fn add(&mut self, source: RawSource, wanted: Interest) {
+        self.set_interest(source, wanted);
     }
 
-    /// Forgets a source.
+    /// Removes a source.
     pub(crate) fn remove(&mut self, source: RawSource) {
-        self.watch(source, Ready::NONE);
+        self.set_interest(source, Interest::NONE);
     }
 
-    /// Puts `source` into the sets that `wanted` names, and out of the others.
-    pub(crate) fn watch(&mut self, source: RawSource, wanted: Ready) {
+    /// Adds `source` to the sets of `wanted`, and removes it from the others.
+    pub(crate) fn set_interest(&mut self, source: RawSource, wanted: Interest) {
         for (set, condition) in self.0.iter_mut().zip(CONDITIONS) {
-            set.put(source.fd() as usize, wanted.contains(condition));
+            set.set_member(source.fd() as usize, wanted.to_readiness().contains(condition));
         }
     }
 
-    /// Waits until a member is ready, and replaces `found` by those that are.
+    /// `pselect(2)`: blocks until a member is ready, and replaces the contents of `ready` by
+    /// the ready members.
     pub(crate) fn select(
         &mut self,
         timeout: Option<Duration>,
-        found: &mut Vec<(RawSource, Ready)>,
+        ready: &mut Vec<(RawSource, Readiness)>,
     ) -> io::Result<()> {
-        found.clear();
+        ready.clear();
         let words = self.0.iter_mut().map(Set::trim).max().unwrap_or(0);
         let [readable, writable, exceptional] = self.0.each_mut().map(|set| set.copy(words));
         let timeout = timeout.map(|timeout| timespec {
-            tv_sec: timeout.as_secs().min(LONGEST_S) as _,
+            tv_sec: timeout.as_secs().min(MAX_TIMEOUT_S) as _,
             tv_nsec: timeout.subsec_nanos() as _,
         });
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
         let nfds = (words * BITS) as c_int;
-        // SAFETY: each set is null or has room for `nfds` bits, `timeout` is null or
-        // points to a local, and no signal mask is given.
+        // SAFETY: each set is null or, by `Set::copy`, has `nfds` bits; `timeout` is null or
+        // points to a local variable; a null signal mask is allowed.
         let count = unsafe {
             pselect(nfds, readable, writable, exceptional, timeout, ptr::null::<sigset_t>())
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        self.collect(words, count, found);
+        self.collect(words, count, ready);
         Ok(())
     }
 
-    /// Lists the members of the answer, which has `count` bits set.
-    fn collect(&self, words: usize, mut count: usize, found: &mut Vec<(RawSource, Ready)>) {
+    /// Lists the members of the three results, which have `count` bits set.
+    fn collect(&self, words: usize, mut count: usize, ready: &mut Vec<(RawSource, Readiness)>) {
         for index in 0..words {
             if count == 0 {
                 break;
             }
-            let answers = self.0.each_ref().map(|set| set.answer.get(index).copied().unwrap_or(0));
-            let mut any = answers.iter().fold(0, |any, answer| any | answer);
+            let results = self.0.each_ref().map(|set| set.result.get(index).copied().unwrap_or(0));
+            let mut any = results.iter().fold(0, |any, result| any | result);
             while any != 0 {
                 let bit = any.trailing_zeros();
                 any &= any - 1;
-                let mut ready = Ready::NONE;
-                for (answer, condition) in answers.iter().zip(CONDITIONS) {
-                    if answer >> bit & 1 != 0 {
-                        ready |= condition;
+                let mut conditions = Readiness::NONE;
+                for (result, condition) in results.iter().zip(CONDITIONS) {
+                    if result >> bit & 1 != 0 {
+                        conditions |= condition;
                         count = count.saturating_sub(1);
                     }
                 }
-                found.push((RawSource::from_fd((index * BITS) as i32 + bit as i32), ready));
+                let fd = (index * BITS) as i32 + bit as i32;
+                ready.push((RawSource::from_fd(fd), conditions));
             }
         }
     }
 }
 
 impl Set {
-    fn put(&mut self, fd: usize, member: bool) {
+    fn set_member(&mut self, fd: usize, is_member: bool) {
         let (index, bit) = (fd / BITS, 1 << (fd % BITS));
         if index >= self.wanted.len() {
-            if !member {
+            if !is_member {
                 return;
             }
             self.wanted.resize(index + 1, 0);
         }
         let word = &mut self.wanted[index];
-        match (*word & bit != 0, member) {
+        match (*word & bit != 0, is_member) {
             (false, true) => self.count += 1,
             (true, false) => self.count -= 1,
             _ => return,
@@ -139,8 +141,8 @@ impl Set {
         *word ^= bit;
     }
 
-    /// Drops the empty words at the end, and returns how many are left. Done at a
-    /// wait, it costs no more than the copy that the wait before had to make.
+    /// Removes the zero words at the end, and returns the length. `pselect` calls it, where it
+    /// costs no more than the copy of the call before.
     fn trim(&mut self) -> usize {
         while self.wanted.last() == Some(&0) {
             self.wanted.pop();
@@ -148,31 +150,31 @@ impl Set {
         self.wanted.len()
     }
 
-    /// A copy of `words` words for the kernel, or null if it would be empty.
+    /// Copies `wanted` for the kernel, extended to `words` words. Returns null for an empty set.
     fn copy(&mut self, words: usize) -> *mut fd_set {
-        self.answer.clear();
+        self.result.clear();
         if self.count == 0 {
             return ptr::null_mut();
         }
-        self.answer.extend_from_slice(&self.wanted);
-        self.answer.resize(words, 0);
-        self.answer.as_mut_ptr().cast()
+        self.result.extend_from_slice(&self.wanted);
+        self.result.resize(words, 0);
+        self.result.as_mut_ptr().cast()
     }
 }
 
 /// Fails unless the source is open and can be a member of a set.
 ///
-/// An open descriptor has a place in the kernel's table, beyond which `select` does
-/// not look: so a member that is closed later is noticed.
-pub(crate) fn check(source: RawSource) -> io::Result<()> {
-    // SAFETY: the call takes a number and touches no memory.
+/// `select` ignores members beyond the end of the process's descriptor table. An open
+/// descriptor is in the table, which never shrinks, so `select` fails if it is closed later.
+pub(crate) fn check_source(source: RawSource) -> io::Result<()> {
+    // SAFETY: `F_GETFD` takes no pointer.
     if unsafe { libc::fcntl(source.fd(), libc::F_GETFD) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    check_number(source.fd(), LIMIT)
+    check_limit(source.fd(), LIMIT)
 }
 
-fn check_number(fd: c_int, limit: Option<usize>) -> io::Result<()> {
+fn check_limit(fd: c_int, limit: Option<usize>) -> io::Result<()> {
     match limit {
         Some(limit) if fd as usize >= limit => {
             let why = format!(
@@ -185,15 +187,15 @@ fn check_number(fd: c_int, limit: Option<usize>) -> io::Result<()> {
     }
 }
 
-/// True if a member of a set was closed.
-pub(crate) fn is_about_a_source(error: &io::Error) -> bool {
+/// True if `pselect` failed because a member of a set is closed.
+pub(crate) fn is_closed_source(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADF)
 }
 
 cfg_if::cfg_if! {
     if #[cfg(target_vendor = "apple")] {
         unsafe extern "C" {
-            /// The one that takes more than `FD_SETSIZE`; the plain one says `EINVAL`.
+            /// The variant that takes more than `FD_SETSIZE`; the plain one fails with `EINVAL`.
             #[link_name = "pselect$DARWIN_EXTSN"]
             fn pselect(
                 nfds: c_int,
@@ -214,40 +216,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_grow_and_shrink_with_the_highest_number() {
+    fn sets_grow_and_shrink_with_the_highest_descriptor() {
         let mut set = Set::default();
-        set.put(3, true);
-        set.put(5000, true);
-        set.put(5000, true);
+        set.set_member(3, true);
+        set.set_member(5000, true);
+        set.set_member(5000, true);
         assert_eq!((set.count, set.trim()), (2, 5000 / BITS + 1));
-        set.put(5000, false);
-        set.put(9000, false);
+        set.set_member(5000, false);
+        set.set_member(9000, false);
         assert_eq!((set.count, set.trim()), (1, 1));
         assert!(!set.copy(4).is_null());
-        assert_eq!(set.answer, [8, 0, 0, 0]);
-        set.put(3, false);
+        assert_eq!(set.result, [8, 0, 0, 0]);
+        set.set_member(3, false);
         assert!(set.copy(0).is_null());
     }
 
     #[test]
-    fn an_answer_is_one_entry_a_source() {
+    fn a_source_in_two_result_sets_is_one_entry() {
         let mut sets = Sets::default();
         let (low, high) = (RawSource::from_fd(1), RawSource::from_fd(2 * BITS as i32));
-        sets.watch(low, Ready::WRITE);
-        sets.watch(high, Ready::READ | Ready::WRITE);
+        sets.set_interest(low, Interest::WRITE);
+        sets.set_interest(high, Interest::READ | Interest::WRITE);
         for set in &mut sets.0 {
             set.copy(3);
         }
-        let mut found = Vec::new();
-        sets.collect(3, 3, &mut found);
-        assert_eq!(found, [(low, Ready::WRITE), (high, Ready::READ | Ready::WRITE)]);
+        let mut ready = Vec::new();
+        sets.collect(3, 3, &mut ready);
+        assert_eq!(ready, [(low, Readiness::WRITE), (high, Readiness::READ | Readiness::WRITE)]);
     }
 
     #[test]
-    fn a_limit_is_named_in_the_error() {
-        assert!(check_number(1 << 20, None).is_ok());
-        assert!(check_number(1023, Some(1024)).is_ok());
-        let error = check_number(1024, Some(1024)).unwrap_err();
+    fn the_error_names_the_limit() {
+        assert!(check_limit(1 << 20, None).is_ok());
+        assert!(check_limit(1023, Some(1024)).is_ok());
+        let error = check_limit(1024, Some(1024)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         assert!(error.to_string().contains("FD_SETSIZE is 1024"));
     }

@@ -1,188 +1,191 @@
-//! Sets of sockets as Winsock has them: a count, and an array of that length.
+//! Winsock `fd_set`s of any size: a count and an array of sockets.
 
 use std::collections::HashMap;
 use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use poll_core::{RawSource, Ready};
+use poll_core::{Interest, RawSource, Readiness};
 use windows_sys::Win32::Networking::WinSock::{
     FD_SET, SO_TYPE, SOCK_STREAM, SOCKADDR_STORAGE, SOCKET, SOCKET_ERROR, SOL_SOCKET, TIMEVAL,
     WSAENOTSOCK, getpeername, getsockopt, select,
 };
 
-/// The longest timeout given to Winsock, in seconds. A wait of more calls again.
-const LONGEST_S: u128 = 100_000_000;
+/// The longest timeout given to Winsock, in seconds. `Deadline::repeat` calls again for the
+/// rest.
+const MAX_TIMEOUT_S: u128 = 100_000_000;
 
-/// The three sets: the readable, the writable, the exceptional.
+/// The three sets: readable, writable, exceptional.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
     sets: [Set; 3],
     members: HashMap<SOCKET, Member>,
-    /// Members with something `seen`, kept for its memory.
-    answered: Vec<SOCKET>,
+    /// Members whose `conditions` are not empty; a field so that its memory is reused.
+    ready: Vec<SOCKET>,
 }
 
 #[derive(Debug, Default)]
 struct Member {
-    wanted: Ready,
-    /// It has no connect ahead of it that could fail.
-    settled: bool,
-    /// Where it is in each set; 0 where it is not a member.
-    places: [usize; 3],
-    /// What the answer says, gathered from the three sets.
-    seen: Ready,
+    wanted: Interest,
+    /// A connect may be in progress or still to come. Winsock reports its failure in the
+    /// exceptional set only.
+    may_connect: bool,
+    /// Its index in each set; 0 if it is not a member.
+    indices: [usize; 3],
+    /// The conditions in the three results of the current call.
+    conditions: Readiness,
 }
 
-/// An `fd_set` of any length. The first word is its `fd_count`: a `u32` and, with
-/// sockets of 64 bits, padding; as Windows is little-endian, one number of a word.
+/// An `fd_set` of any length. The first word is `fd_count`: a `u32`, followed by padding if
+/// sockets have 64 bits. As Windows is little-endian, both can be written as one word.
 #[derive(Debug)]
 struct Set {
     wanted: Vec<SOCKET>,
-    /// The copy that Winsock overwrites.
-    answer: Vec<SOCKET>,
+    /// The copy that Winsock overwrites with its result.
+    result: Vec<SOCKET>,
 }
 
 impl Sets {
-    /// Takes an open source in, and watches it for `wanted`.
-    pub(crate) fn add(&mut self, source: RawSource, wanted: Ready) {
-        let settled = !may_connect(source);
-        self.members.insert(source.socket() as SOCKET, Member { settled, ..Member::default() });
-        self.watch(source, wanted);
+    /// Adds an open source with the interest `wanted`.
+    pub(crate) fn add(&mut self, source: RawSource, wanted: Interest) {
+        let may_connect = may_connect(source);
+        self.members.insert(source.socket() as SOCKET, Member { may_connect, ..Member::default() });
+        self.set_interest(source, wanted);
     }
 
-    /// Forgets a source.
+    /// Removes a source.
     pub(crate) fn remove(&mut self, source: RawSource) {
-        self.watch(source, Ready::NONE);
+        self.set_interest(source, Interest::NONE);
         self.members.remove(&(source.socket() as SOCKET));
     }
 
-    /// Puts `source` into the sets that `wanted` needs, and out of the others.
-    pub(crate) fn watch(&mut self, source: RawSource, wanted: Ready) {
+    /// Adds `source` to the sets of `wanted`, and removes it from the others.
+    pub(crate) fn set_interest(&mut self, source: RawSource, wanted: Interest) {
         let socket = source.socket() as SOCKET;
-        let wanted = wanted & Ready::INTEREST;
+        let wanted = wanted & Interest::all();
         let Some(member) = self.members.get_mut(&socket) else { return };
         member.wanted = wanted;
-        // A connect that fails is an exception and nothing else.
-        let connects = !member.settled && !wanted.is_empty();
-        self.put(0, socket, wanted.contains(Ready::READ));
-        self.put(1, socket, wanted.contains(Ready::WRITE));
-        self.put(2, socket, wanted.contains(Ready::PRIORITY) || connects);
+        let connects = member.may_connect && !wanted.is_empty();
+        self.set_member(0, socket, wanted.contains(Interest::READ));
+        self.set_member(1, socket, wanted.contains(Interest::WRITE));
+        self.set_member(2, socket, wanted.contains(Interest::PRIORITY) || connects);
     }
 
-    /// Puts `socket` into a set, or takes it out.
-    fn put(&mut self, set: usize, socket: SOCKET, member: bool) {
+    /// Adds `socket` to a set, or removes it.
+    fn set_member(&mut self, set: usize, socket: SOCKET, is_member: bool) {
         let Some(entry) = self.members.get_mut(&socket) else { return };
-        let place = entry.places[set];
-        match (place != 0, member) {
-            (false, true) => entry.places[set] = self.sets[set].insert(socket),
+        let index = entry.indices[set];
+        match (index != 0, is_member) {
+            (false, true) => entry.indices[set] = self.sets[set].insert(socket),
             (true, false) => {
-                entry.places[set] = 0;
-                let moved = self.sets[set].remove(place);
+                entry.indices[set] = 0;
+                let moved = self.sets[set].remove(index);
                 if let Some(entry) = moved.and_then(|moved| self.members.get_mut(&moved)) {
-                    entry.places[set] = place;
+                    entry.indices[set] = index;
                 }
             }
             _ => {}
         }
     }
 
-    /// Waits until a member is ready, and replaces `found` by those that are.
+    /// `select`: blocks until a member is ready, and replaces the contents of `ready` by the
+    /// ready members.
     pub(crate) fn select(
         &mut self,
         timeout: Option<Duration>,
-        found: &mut Vec<(RawSource, Ready)>,
+        ready: &mut Vec<(RawSource, Readiness)>,
     ) -> io::Result<()> {
-        found.clear();
+        ready.clear();
         let [readable, writable, exceptional] = self.sets.each_mut().map(Set::copy);
         let timeout = timeout.map(timeval);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: each set is as long as its count says, and `timeout` is null or
-        // points to a local.
+        // SAFETY: `Set` keeps each count equal to the number of sockets behind it, and `timeout`
+        // is null or points to a local variable.
         let count = unsafe { select(0, readable, writable, exceptional, timeout) };
         if count == SOCKET_ERROR {
             return Err(io::Error::last_os_error());
         }
         if count != 0 {
-            self.collect(found);
+            self.collect(ready);
         }
         Ok(())
     }
 
-    /// Lists the members of the answer, once each.
-    fn collect(&mut self, found: &mut Vec<(RawSource, Ready)>) {
-        for (set, condition) in [Ready::READ, Ready::WRITE, Ready::PRIORITY].into_iter().enumerate()
+    /// Lists the members of the three results, each once.
+    fn collect(&mut self, ready: &mut Vec<(RawSource, Readiness)>) {
+        for (set, condition) in
+            [Readiness::READ, Readiness::WRITE, Readiness::PRIORITY].into_iter().enumerate()
         {
-            for &socket in self.sets[set].answer() {
+            for &socket in self.sets[set].result() {
                 let Some(member) = self.members.get_mut(&socket) else { continue };
-                if member.seen.is_empty() {
-                    self.answered.push(socket);
+                if member.conditions.is_empty() {
+                    self.ready.push(socket);
                 }
-                member.seen |= condition;
+                member.conditions |= condition;
             }
         }
-        let mut answered = std::mem::take(&mut self.answered);
-        for socket in answered.drain(..) {
+        let mut sockets = std::mem::take(&mut self.ready);
+        for socket in sockets.drain(..) {
             let Some(member) = self.members.get_mut(&socket) else { continue };
-            let mut seen = std::mem::take(&mut member.seen);
-            if seen.contains(Ready::PRIORITY) {
+            let mut conditions = std::mem::take(&mut member.conditions);
+            if conditions.contains(Readiness::PRIORITY) {
                 if !is_connected(socket) {
-                    seen ^= Ready::PRIORITY | Ready::ERROR;
-                } else if !member.wanted.contains(Ready::PRIORITY) {
-                    // Urgent data nobody asked for would end every call from now on.
-                    seen -= Ready::PRIORITY;
-                    member.settled = true;
-                    self.put(2, socket, false);
+                    conditions ^= Readiness::PRIORITY | Readiness::ERROR;
+                } else if !member.wanted.contains(Interest::PRIORITY) {
+                    // Urgent data outside the interest would end every later call.
+                    conditions -= Readiness::PRIORITY;
+                    member.may_connect = false;
+                    self.set_member(2, socket, false);
                 }
             }
-            if !seen.is_empty() {
-                found.push((RawSource::from_socket(socket as u64), seen));
+            if !conditions.is_empty() {
+                ready.push((RawSource::from_socket(socket as u64), conditions));
             }
         }
-        self.answered = answered;
+        self.ready = sockets;
     }
 }
 
 impl Default for Set {
     fn default() -> Set {
-        Set { wanted: vec![0], answer: Vec::new() }
+        Set { wanted: vec![0], result: Vec::new() }
     }
 }
 
 impl Set {
-    /// Adds a socket and returns its place, which is never 0.
+    /// Adds a socket and returns its index, which is never 0.
     fn insert(&mut self, socket: SOCKET) -> usize {
         self.wanted.push(socket);
         self.wanted[0] += 1;
         self.wanted[0]
     }
 
-    /// Takes a socket out, and returns the one that has moved into its place.
-    fn remove(&mut self, place: usize) -> Option<SOCKET> {
-        self.wanted.swap_remove(place);
+    /// Removes a socket, and returns the one that has moved to its index.
+    fn remove(&mut self, index: usize) -> Option<SOCKET> {
+        self.wanted.swap_remove(index);
         self.wanted[0] -= 1;
-        self.wanted.get(place).copied()
+        self.wanted.get(index).copied()
     }
 
     fn copy(&mut self) -> *mut FD_SET {
-        self.answer.clone_from(&self.wanted);
-        self.answer.as_mut_ptr().cast()
+        self.result.clone_from(&self.wanted);
+        self.result.as_mut_ptr().cast()
     }
 
-    fn answer(&self) -> &[SOCKET] {
-        let count = self.answer[0] as u32 as usize;
-        &self.answer[1..=count]
+    fn result(&self) -> &[SOCKET] {
+        let count = self.result[0] as u32 as usize;
+        &self.result[1..=count]
     }
 }
 
-/// Microseconds, rounded up: a wait may be late, never early.
+/// Rounds up to microseconds: a wait may be late, never early.
 fn timeval(timeout: Duration) -> TIMEVAL {
-    let us = timeout.as_nanos().div_ceil(1000).min(LONGEST_S * 1_000_000);
+    let us = timeout.as_nanos().div_ceil(1000).min(MAX_TIMEOUT_S * 1_000_000);
     TIMEVAL { tv_sec: (us / 1_000_000) as i32, tv_usec: (us % 1_000_000) as i32 }
 }
 
 /// Fails unless the source is an open socket.
-pub(crate) fn check(source: RawSource) -> io::Result<()> {
+pub(crate) fn check_source(source: RawSource) -> io::Result<()> {
     socket_type(source).map(drop)
 }
 
@@ -190,30 +193,30 @@ fn socket_type(source: RawSource) -> io::Result<i32> {
     let mut kind = 0i32;
     let mut len = size_of::<i32>() as i32;
     let (socket, out) = (source.socket() as SOCKET, (&raw mut kind).cast());
-    // SAFETY: `out` and `len` describe `kind`, which outlives the call.
+    // SAFETY: `out` and `len` describe the local variable `kind`.
     match unsafe { getsockopt(socket, SOL_SOCKET, SO_TYPE, out, &mut len) } {
         SOCKET_ERROR => Err(io::Error::last_os_error()),
         _ => Ok(kind),
     }
 }
 
-/// True if the socket could be connecting, now or later.
+/// True if a connect may be in progress or still to come.
 fn may_connect(source: RawSource) -> bool {
     socket_type(source).is_ok_and(|kind| kind == SOCK_STREAM)
         && !is_connected(source.socket() as SOCKET)
 }
 
-/// True if the socket has a peer. Unlike `SO_ERROR`, asking changes nothing.
+/// True if the socket has a peer. Unlike reading `SO_ERROR`, this does not clear an error.
 fn is_connected(socket: SOCKET) -> bool {
     let mut peer = SOCKADDR_STORAGE::default();
     let mut len = size_of::<SOCKADDR_STORAGE>() as i32;
     let out = (&raw mut peer).cast();
-    // SAFETY: `out` and `len` describe `peer`, which outlives the call.
+    // SAFETY: `out` and `len` describe the local variable `peer`.
     unsafe { getpeername(socket, out, &mut len) != SOCKET_ERROR }
 }
 
-/// True if a member of a set was closed.
-pub(crate) fn is_about_a_source(error: &io::Error) -> bool {
+/// True if `select` failed because a member of a set is closed.
+pub(crate) fn is_closed_source(error: &io::Error) -> bool {
     error.raw_os_error() == Some(WSAENOTSOCK)
 }
 
@@ -222,18 +225,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_follow_their_places_through_removals() {
+    fn removals_update_the_indices_of_moved_members() {
         let mut sets = Sets::default();
         let source = RawSource::from_socket;
         for socket in [4, 8, 12] {
-            sets.add(source(socket), Ready::READ | Ready::PRIORITY);
+            sets.add(source(socket), Interest::READ | Interest::PRIORITY);
         }
         sets.remove(source(4));
-        sets.watch(source(8), Ready::WRITE | Ready::PRIORITY);
+        sets.set_interest(source(8), Interest::WRITE | Interest::PRIORITY);
         assert_eq!(sets.sets[0].wanted, [1, 12]);
         assert_eq!(sets.sets[1].wanted, [1, 8]);
         assert_eq!(sets.sets[2].wanted, [2, 12, 8]);
-        sets.watch(source(12), Ready::NONE);
+        sets.set_interest(source(12), Interest::NONE);
         sets.remove(source(8));
         sets.remove(source(12));
         assert!(sets.members.is_empty());
@@ -248,6 +251,6 @@ mod tests {
         };
         assert_eq!(parts(Duration::from_nanos(1)), (0, 1));
         assert_eq!(parts(Duration::new(1, 999_999_999)), (2, 0));
-        assert_eq!(parts(Duration::MAX), (LONGEST_S as i32, 0));
+        assert_eq!(parts(Duration::MAX), (MAX_TIMEOUT_S as i32, 0));
     }
 }

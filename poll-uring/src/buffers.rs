@@ -1,45 +1,45 @@
-//! Provided buffers: memory that operations pick from as data arrives.
+//! Provided buffers: groups of buffers from which the kernel picks one when data arrives.
 //!
-//! Where the kernel can (6.12), a group that streams receive into is consumed incrementally: what
-//! arrives takes as much of a buffer as it needs, and the next takes from where it ended. So
-//! buffers can be large, for those who have much to say, and many who say little share one.
-//! Messages take a buffer each, as the rest of another might be too short for them.
+//! Where the kernel can (6.12), streams consume a group incrementally: each receive takes as many
+//! bytes of a buffer as it needs, and the next receive continues behind them. So buffers can be
+//! large, for connections with high throughput, and many small receives share one. Messages take a
+//! whole buffer each, as the rest of a buffer might be too short for them.
 
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
-use poll_core::Lent;
+use poll_core::BufferLease;
 
 use crate::ring::{Completion, Ring};
 
-/// The largest ring of buffers that the kernel takes.
+/// The most buffers in a group that the kernel accepts.
 const MAX_COUNT: u16 = 1 << 15;
-/// `IOU_PBUF_RING_INC`.
+/// `IOU_PBUF_RING_INC`: buffers are consumed incrementally.
 const INCREMENTAL: u16 = 2;
 
-/// What takes buffers of a group.
+/// The kind of operation that consumes the buffers of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taker {
-    /// Streams, which take any number of bytes.
+pub(crate) enum Consumer {
+    /// Receives of streams, which can use a part of a buffer.
     Streams,
-    /// Messages, each of which wants a whole buffer.
+    /// Receives of messages, each of which needs a whole buffer.
     Messages,
 }
 
-/// All groups, by number.
+/// The groups, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(Vec<Option<Group>>);
 
 impl Groups {
-    /// Notes a new group. The kernel has it when an operation first takes buffers of it.
+    /// Adds a group. It is registered with the kernel when an operation first uses it.
     ///
     /// # Safety
     ///
-    /// `size` bytes times `count` from `memory` on are the kernel's, while it has them,
-    /// until they are withdrawn or the ring is closed.
-    pub(crate) unsafe fn provide(
+    /// `size` times `count` bytes from `memory` on must stay valid, and the caller accesses only
+    /// buffers that are lent to it, until the group is withdrawn or the ring is closed.
+    pub(crate) unsafe fn register_buffers(
         &mut self,
         number: u16,
         memory: NonNull<u8>,
@@ -47,7 +47,8 @@ impl Groups {
         count: u16,
     ) -> io::Result<()> {
         if !count.is_power_of_two() || count > MAX_COUNT || size == 0 {
-            let why = "a group has a power of two of buffers, 32,768 at the most, none empty";
+            let why =
+                "the number of buffers must be a power of two up to 32,768, their size non-zero";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let index = usize::from(number);
@@ -63,57 +64,62 @@ impl Groups {
         Ok(())
     }
 
-    /// Makes sure that the kernel has the group, in the way that suits who takes from it.
+    /// Registers a group with the kernel, if that is not done yet.
     ///
-    /// A group that is not there is the kernel's to complain about.
-    pub(crate) fn prepare(&mut self, ring: &Ring, number: u16, taker: Taker) -> io::Result<()> {
+    /// A group that does not exist is not an error here: the operation fails with `ENOBUFS`.
+    pub(crate) fn prepare(
+        &mut self,
+        ring: &Ring,
+        number: u16,
+        consumer: Consumer,
+    ) -> io::Result<()> {
         let Some(group) = self.group(number) else { return Ok(()) };
-        match group.taker {
-            None => group.share(ring, number, taker),
-            Some(before) if before == taker => Ok(()),
+        match group.consumer {
+            None => group.register(ring, number, consumer),
+            Some(before) if before == consumer => Ok(()),
             Some(_) => {
-                let why = "a buffer group serves streams or messages: provide another";
+                let why = "this buffer group serves streams or messages, not both: provide another";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
         }
     }
 
-    /// Takes a group back from the kernel.
-    pub(crate) fn withdraw(&mut self, ring: &Ring, number: u16) -> io::Result<()> {
+    /// Removes a group, also from the kernel.
+    pub(crate) fn unregister_buffers(&mut self, ring: &Ring, number: u16) -> io::Result<()> {
         let Some(group) = self.group(number) else {
             let why = "no such buffer group is provided";
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
-        if group.taker.is_some() {
+        if group.consumer.is_some() {
             ring.unregister_buffers(number)?;
         }
         self.0[usize::from(number)] = None;
         Ok(())
     }
 
-    /// Shares every group with a new ring; what is lent stays lent.
-    pub(crate) fn share(&mut self, ring: &Ring) -> io::Result<()> {
+    /// Registers every group with a new ring. Buffers that are lent stay lent.
+    pub(crate) fn register_all(&mut self, ring: &Ring) -> io::Result<()> {
         for (number, group) in self.0.iter_mut().enumerate() {
             if let Some(group) = group
-                && let Some(taker) = group.taker
+                && let Some(consumer) = group.consumer
             {
-                group.share(ring, number as u16, taker)?;
+                group.register(ring, number as u16, consumer)?;
             }
         }
         Ok(())
     }
 
-    /// Notes what the kernel has filled.
-    pub(crate) fn lend(&mut self, group: u16, done: &Completion) -> Option<Lent> {
+    /// The piece of a buffer that the kernel has filled, which is now lent to the caller.
+    pub(crate) fn lend(&mut self, group: u16, done: &Completion) -> Option<BufferLease> {
         let buffer = done.buffer()?;
         let filled = usize::try_from(done.result).unwrap_or(0);
-        self.group(group)?.lend(group, buffer, filled, done.buffer_goes_on())
+        self.group(group)?.lend(group, buffer, filled, done.buffer_more())
     }
 
-    /// Gives a piece back; with the last of a buffer, the buffer.
-    pub(crate) fn recycle(&mut self, lent: Lent) {
-        if let Some(group) = self.group(lent.group) {
-            group.recycle(lent);
+    /// Gives a piece back. The last piece of a buffer gives the buffer back to the kernel.
+    pub(crate) fn release_buffer(&mut self, lease: BufferLease) {
+        if let Some(group) = self.group(lease.group) {
+            group.release_buffer(lease);
         }
     }
 
@@ -122,101 +128,108 @@ impl Groups {
     }
 }
 
-/// Where a buffer stands.
+/// The state of a buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    /// The kernel puts more into it, from here on.
+    /// The offset of the next byte that the kernel fills. `None` if the kernel has used it up.
     next: Option<u32>,
-    /// Pieces that are the caller's at the moment.
-    lent: u32,
+    /// The number of pieces that are lent to the caller.
+    lease: u32,
 }
 
-/// A ring of buffers that the kernel takes from and this backend adds to.
+/// A ring of buffers: the backend adds buffers, and the kernel consumes them.
 #[derive(Debug)]
 struct Group {
-    /// `count` entries on pages of their own, which the kernel pins.
+    /// `count` entries, in a mapping of their own, as the kernel pins whole pages.
     entries: NonNull<BufRingEntry>,
     count: u16,
-    /// How many buffers were ever added, modulo 2¹⁶.
+    /// The number of buffers ever added, modulo 2¹⁶.
     tail: u16,
     memory: NonNull<u8>,
     size: u32,
-    /// Who takes from it; `None` until then.
-    taker: Option<Taker>,
+    /// What consumes it. `None` until it is registered.
+    consumer: Option<Consumer>,
     buffers: Vec<Buffer>,
 }
 
-// SAFETY: the pointers are to memory that is the group's or lent to it, on any thread.
+// SAFETY: the group owns the mapping of `entries`, and only computes addresses from `memory`; both
+// are valid on every thread.
 unsafe impl Send for Group {}
 
 impl Group {
     fn new(memory: NonNull<u8>, size: u32, count: u16) -> io::Result<Group> {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, of zeros and at an address of the kernel's choice.
-        let entries = unsafe {
-            libc::mmap(ptr::null_mut(), bytes_of_entries(count), protection, flags, -1, 0)
-        };
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
+        let entries =
+            unsafe { libc::mmap(ptr::null_mut(), entries_len(count), protection, flags, -1, 0) };
         if entries == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let entries = NonNull::new(entries.cast()).expect("the kernel maps nothing at 0 unasked");
+        let entries = NonNull::new(entries.cast()).expect("only MAP_FIXED maps address 0");
         let buffers = vec![Buffer::default(); usize::from(count)];
-        Ok(Group { entries, count, tail: 0, memory, size, taker: None, buffers })
+        Ok(Group { entries, count, tail: 0, memory, size, consumer: None, buffers })
     }
 
-    /// Fills the ring with all buffers that are not lent and registers it.
-    fn share(&mut self, ring: &Ring, number: u16, taker: Taker) -> io::Result<()> {
+    /// Fills the ring with all buffers that are not lent, and registers it.
+    fn register(&mut self, ring: &Ring, number: u16, consumer: Consumer) -> io::Result<()> {
         self.tail = 0;
         for buffer in 0..self.count {
             self.buffers[usize::from(buffer)].next = None;
-            if self.buffers[usize::from(buffer)].lent == 0 {
+            if self.buffers[usize::from(buffer)].lease == 0 {
                 self.add(buffer);
             }
         }
         self.publish();
         let entries = self.entries.as_ptr() as u64;
-        let flags = if taker == Taker::Streams { INCREMENTAL } else { 0 };
-        // SAFETY: the pages are unmapped only when this group is dropped, after its ring.
-        let shared = match unsafe { ring.register_buffers(entries, self.count, number, flags) } {
-            // Before 6.12.
+        let flags = if consumer == Consumer::Streams { INCREMENTAL } else { 0 };
+        // SAFETY: `Group::drop` unmaps the pages, and `Uring` drops its ring before its groups.
+        let registered = match unsafe { ring.register_buffers(entries, self.count, number, flags) }
+        {
+            // Before 6.12 there is no incremental consumption.
             Err(error) if flags != 0 && error.raw_os_error() == Some(libc::EINVAL) => {
-                // SAFETY: as above.
+                // SAFETY: `Group::drop` unmaps the pages, and `Uring` drops its ring before that.
                 unsafe { ring.register_buffers(entries, self.count, number, 0) }
             }
             other => other,
         };
-        self.taker = shared.is_ok().then_some(taker);
-        shared
+        self.consumer = registered.is_ok().then_some(consumer);
+        registered
     }
 
-    fn lend(&mut self, group: u16, number: u16, filled: usize, goes_on: bool) -> Option<Lent> {
+    fn lend(
+        &mut self,
+        group: u16,
+        number: u16,
+        filled: usize,
+        has_more: bool,
+    ) -> Option<BufferLease> {
         let buffer = self.buffers.get_mut(usize::from(number))?;
         let offset = buffer.next?;
-        buffer.next = goes_on.then_some(offset.saturating_add(filled as u32));
-        buffer.lent += 1;
-        Some(Lent { group, buffer: number, offset })
+        buffer.next = has_more.then_some(offset.saturating_add(filled as u32));
+        buffer.lease += 1;
+        Some(BufferLease { group, buffer: number, offset })
     }
 
-    fn recycle(&mut self, lent: Lent) {
-        let Some(buffer) = self.buffers.get_mut(usize::from(lent.buffer)) else { return };
-        // Not lent?
-        if buffer.lent == 0 || buffer.next.is_some_and(|next| lent.offset >= next) {
+    fn release_buffer(&mut self, lease: BufferLease) {
+        let Some(buffer) = self.buffers.get_mut(usize::from(lease.buffer)) else { return };
+        // The piece is not lent: `Backend::release_buffer` ignores it.
+        if buffer.lease == 0 || buffer.next.is_some_and(|next| lease.offset >= next) {
             return;
         }
-        buffer.lent -= 1;
-        if buffer.lent == 0 && buffer.next.is_none() {
-            self.add(lent.buffer);
+        buffer.lease -= 1;
+        if buffer.lease == 0 && buffer.next.is_none() {
+            self.add(lease.buffer);
             self.publish();
         }
     }
 
-    /// Adds a buffer behind the tail.
+    /// Adds a buffer at the tail. The kernel sees it after [`publish`](Group::publish).
     fn add(&mut self, buffer: u16) {
         let slot = usize::from(self.tail & (self.count - 1));
         // SAFETY: `slot < count`, and that many entries are mapped.
         let mut entry = unsafe { self.entries.add(slot) };
-        // SAFETY: nobody else looks at the entry before the tail has moved past it.
+        // SAFETY: the kernel reads the entry only after `publish`, and `self` is borrowed mutably.
         let entry = unsafe { entry.as_mut() };
         entry.set_addr(self.memory.as_ptr() as u64 + u64::from(buffer) * u64::from(self.size));
         entry.set_len(self.size);
@@ -225,11 +238,11 @@ impl Group {
         self.buffers[usize::from(buffer)].next = Some(0);
     }
 
-    /// Lets the kernel see what was added.
+    /// Publishes the tail to the kernel.
     fn publish(&mut self) {
-        // SAFETY: `entries` is the start of the ring, whose first entry has the tail.
+        // SAFETY: `entries` is the start of the ring, and the first entry contains the tail.
         let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
-        // SAFETY: aligned and mapped; shared with the kernel, hence atomic.
+        // SAFETY: the tail is aligned and mapped while the group lives. The kernel only reads it.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }
@@ -237,12 +250,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new` with this length. The ring is closed: nothing that is
-        // in flight takes buffers, and the kernel has pinned the pages that it may read.
-        unsafe { libc::munmap(self.entries.as_ptr().cast(), bytes_of_entries(self.count)) };
+        // SAFETY: `Group::new` has mapped it with this length. `Uring` closes its ring first, so no
+        // operation consumes buffers, and the kernel has pinned the pages that it may still read.
+        unsafe { libc::munmap(self.entries.as_ptr().cast(), entries_len(self.count)) };
     }
 }
 
-fn bytes_of_entries(count: u16) -> usize {
+fn entries_len(count: u16) -> usize {
     usize::from(count) * size_of::<BufRingEntry>()
 }

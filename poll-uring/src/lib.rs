@@ -1,7 +1,11 @@
 //! A [backend](poll_core::Backend) over Linux's `io_uring(7)`.
 //!
+//! A ring is two queues in memory that the kernel shares: submission entries and completions.
+//! Readiness is a `POLL_ADD` for each source (`polls.rs`), operations are one entry each (`ops.rs`,
+//! `entries.rs`), and `wait` submits everything and sleeps in one `io_uring_enter` (`ring.rs`).
+//!
 //! ```
-//! use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+//! use poll_core::{Backend, Event, Mode, RawSource, Interest, Readiness, Token};
 //! use poll_uring::Uring;
 //!
 //! # let mut uring = match Uring::new() {
@@ -15,96 +19,14 @@
 //! socket.send_to(b"hello", socket.local_addr()?)?;
 //!
 //! let (token, mut events) = (Token::new(0, 0), Vec::new());
-//! // SAFETY: `socket` outlives `uring`'s interest in it.
-//! unsafe { uring.register(token, RawSource::of(&socket), Ready::READ, Mode::Level) }?;
+//! // SAFETY: `socket` stays open until it is deregistered.
+//! unsafe { uring.register(token, RawSource::of(&socket), Interest::READ, Mode::Level) }?;
 //! uring.wait(None, &mut events)?;
-//! assert_eq!(events, [Event::Ready { token, ready: Ready::READ }]);
+//! assert_eq!(events, [Event::Ready { token, ready: Readiness::READ }]);
 //! uring.deregister(token)?;
 //! # std::io::Result::Ok(())
 //! ```
-//!
-//! # How it works
-//!
-//! - `register` and `modify` are only noted. `wait` queues what has changed, submits
-//!   it and sleeps, all in one `io_uring_enter`, however many changes there are (one
-//!   more for each time that the submission queue is full). A `wait` with a zero
-//!   timeout and nothing to submit looks at the completion queue and makes no call. It tells
-//!   256 completions at the most; the next one tells the others.
-//! - `Level` and `Oneshot` are a `POLL_ADD` that completes once. A level source that
-//!   was reported is armed again by the next `wait`, in the call that sleeps anyway.
-//!   `Edge` is a multishot `POLL_ADD`.
-//! - What is wrong with a source shows late: `EBADF` is `Ready::ERROR` at the next
-//!   `wait`. A regular file is always ready, as for `poll(2)`.
-//! - `deregister` ends the source's poll at once, with one call, as a poll holds its
-//!   file open: the peer of a socket that is closed after it would not hear of that.
-//!   A source that was reported and not waited for since costs no call.
-//! - A wake writes to an `eventfd(2)`, watched by a multishot poll, if the backend
-//!   sleeps, and only sets a flag if not.
-//! - `raw_fd` is an eventfd that every completion rings: the descriptor of a ring whose
-//!   completions are made on demand does not wake who polls it. From then on each `wait`
-//!   costs one call more. (Before 6.1 whoever sleeps may also be interrupted by a
-//!   completion, with `EINTR`.)
-//! - `has_changes` is true between an event and the next `wait` that arms a level source
-//!   again, and while operations and their cancels are not submitted: wait with a zero
-//!   timeout before sleeping on `raw_fd` then.
-//! - `after_fork` gives the child a ring of its own, a new eventfd under the old
-//!   number, and everything armed again at its next `wait`.
-//! - [Operations](poll_core::Op) are one submission entry each, tried by the kernel at
-//!   the next `wait`. Dropping the backend cancels them and waits for their ends, which
-//!   takes as long as a disk does; what they had accepted or opened unseen is closed.
-//!
-//! A poll reports what a source says when something happens, without another look. So an
-//! event may be untrue, once: if the condition has ended since, or if urgent data came
-//! where only ordinary data was asked for. Sources must therefore be non-blocking. A
-//! source registered for `PRIORITY` has every event checked, which costs a second call.
-//! A multishot receive ends a piece at urgent data, as a call does, and goes on behind it.
-//!
-//! The kernel keeps polls in 256 lists at the most, and walks one to end a poll: with
-//! tens of thousands of idle sources, `deregister` and `modify` take microseconds.
-//!
-//! | `POLL*` | `Ready` |
-//! |---|---|
-//! | `POLLIN` | `READ` |
-//! | `POLLOUT` | `WRITE` |
-//! | `POLLPRI` | `PRIORITY` |
-//! | `POLLRDHUP` | `DISCONNECT`, if asked for |
-//! | `POLLHUP` | `HANGUP`, and what was asked for of `READ` and `WRITE` |
-//! | `POLLERR`, a failed poll | `ERROR`, and what was asked for of `READ` and `WRITE` |
-//!
-//! # Threads
-//!
-//! Where the kernel can, a ring belongs to one thread (`SINGLE_ISSUER`), which saves
-//! interrupts and locks: the thread that first waits. A backend may be made elsewhere.
-//! If it is moved later, the first call that enters the kernel makes a new ring there
-//! and arms everything again (edges that hold are reported again). Only with operations
-//! in flight is that an error, `ResourceBusy`: they belong to the ring's thread.
-//!
-//! Dropping a backend on another thread than the ring's is fine, too, and waits for
-//! operations in flight. A descriptor that one of them accepts or opens during that
-//! wait is left open, and so may be one that the kernel was to close, if that means to flush
-//! its file: as on network file systems.
-//!
-//! # Platforms
-//!
-//! Linux on the architectures of the `io-uring` crate; elsewhere this crate is empty.
-//! Features are asked for (`IORING_REGISTER_PROBE`, feature bits, `EINVAL`), never
-//! derived from the release, as distributions carry some of them back.
-//!
-//! | Linux | what it brings |
-//! |---|---|
-//! | 5.11 | the minimum: `EXT_ARG` timeouts; most operations |
-//! | 5.13 | multishot polls: `Edge`, and a waker that is never armed again |
-//! | 5.15 | `MkdirAt`, `LinkAt`, `SymlinkAt` |
-//! | 5.17 | no completions for removals that succeed |
-//! | 5.19 | `AcceptMulti`; `COOP_TASKRUN`: no interrupts |
-//! | 6.0 | `RecvMulti`, `RecvMsgMulti`, buffer groups |
-//! | 6.1 | `SINGLE_ISSUER` with `DEFER_TASKRUN` |
-//! | 6.9 | `Ftruncate` |
-//! | 6.12 | buffer groups of streams are consumed incrementally |
-//!
-//! [`Uring::new`] fails with `Unsupported` where io_uring is missing or forbidden, as it
-//! is in most containers. There is no `SQPOLL`: its thread costs more than it saves
-//! under light load, and keeps the credentials of its creator.
+#![doc = include_str!("../docs/backend.md")]
 #![cfg(all(
     target_os = "linux",
     any(
@@ -119,19 +41,25 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::opcode;
 use io_uring::types::Fd;
-use poll_core::{Backend, Countdown, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token};
+use poll_core::{
+    Backend, BufferLease, Deadline, Event, Interest, Mode, Op, OpKind, RawSource, Token,
+};
 
 mod buffers;
+mod entries;
 mod ops;
 mod polls;
-mod refusal;
 mod ring;
+mod setup;
+mod setup_error;
+mod trial;
 mod user_data;
 mod waker;
+mod zero_copy;
 
 use buffers::Groups;
 use ops::Ops;
@@ -140,52 +68,57 @@ use ring::Ring;
 use user_data::UserData;
 pub use waker::Waker;
 
-/// Submission entries of [`Uring::new`]: 16 KiB, and 128 KiB for completions.
+/// Submission entries of [`Uring::new`]: 16 KiB, and up to 128 KiB for completions.
 const DEFAULT_ENTRIES: u32 = 256;
 
-/// How many completions a wait tells at the most. What a caller does about each takes memory until
-/// the next wait, and with thousands it would leave the nearest cache before that.
-const AT_ONCE: usize = 256;
+/// The most completions that one wait reports. The caller's work for each takes memory until the
+/// next wait; with thousands that would exceed the nearest cache.
+const MAX_BATCH: usize = 256;
 
-/// How long a dropped backend waits before it cancels again what it has cancelled: a
-/// cancel can miss an operation that a kernel thread is about to take on.
-const CANCEL_AGAIN: Duration = Duration::from_millis(10);
+/// How long a dropped backend waits before it cancels again: a cancel can miss an operation that a
+/// kernel thread is about to start.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A backend over `io_uring(7)`: readiness, and operations that the kernel performs.
 #[derive(Debug)]
 pub struct Uring {
-    /// The first field, and so dropped first: the kernel may use the memory of `ops` and
-    /// `groups` until the ring is closed.
+    /// The first field, so it is dropped first: the kernel may use the memory of `ops` and `groups`
+    /// until the ring is closed.
     ring: Ring,
+    /// Registered sources and their polls.
     polls: Polls,
+    /// Operations in flight.
     ops: Ops,
+    /// Memory for multishot receives.
     groups: Groups,
+    /// Shared with all clones that [`Backend::waker`] returns.
     waker: Waker,
     /// The poll of the waker's eventfd is in flight.
-    bell_armed: bool,
-    /// The ring knows of the waker's eventfd for pollers outside.
-    outside_registered: bool,
+    waker_armed: bool,
+    /// The eventfd for external pollers is registered with the ring.
+    external_registered: bool,
 }
 
 impl Uring {
-    /// Makes a backend whose submission queue has 256 entries.
+    /// Creates a backend whose submission queue has 256 entries.
     ///
     /// # Errors
     ///
-    /// - `Unsupported`: io_uring is missing, too old or forbidden here; the message says
-    ///   which and what to use instead, the source is the kernel's error.
-    /// - `OutOfMemory`: before Linux 5.12, rings count against `RLIMIT_MEMLOCK`.
+    /// - `Unsupported`: io_uring is missing, too old, forbidden or restricted. The message names the
+    ///   cause and the alternative; the source is the kernel's error.
+    /// - `OutOfMemory`: the ring does not fit into `RLIMIT_MEMLOCK`; the message names the limit.
+    ///   See [the limits](crate#limits).
     /// - The kernel's own, such as `EMFILE`.
     pub fn new() -> io::Result<Uring> {
         Uring::with_entries(DEFAULT_ENTRIES)
     }
 
-    /// Makes a backend whose submission queue has `entries` entries, rounded up to a
-    /// power of two and to no more than 32,768. The completion queue has 32 times as many,
-    /// up to 65,536.
+    /// Creates a backend whose submission queue has `entries` entries, rounded up to a power of two
+    /// and limited to 32,768. The completion queue has 32 times as many, up to 65,536, or down to
+    /// twice as many where [locked memory is limited](crate#limits).
     ///
-    /// The number is not a limit on anything: a full queue costs a system call. But with
-    /// fewer than 256 the kernel takes longer to end a poll among thousands.
+    /// The number limits nothing: a full queue costs a system call. But with fewer than 256 entries
+    /// the kernel takes longer to remove one of thousands of polls.
     ///
     /// # Errors
     ///
@@ -197,21 +130,24 @@ impl Uring {
             ops: Ops::default(),
             groups: Groups::default(),
             waker: Waker::new()?,
-            bell_armed: false,
-            outside_registered: false,
+            waker_armed: false,
+            external_registered: false,
         })
     }
-}
 
-impl Uring {
-    /// Has [`Op::Send`] of this many bytes or more sent without a copy, from the memory itself;
-    /// `None`, the default, has all of them copied.
+    /// Sends an [`Op::Send`] of `min_bytes` or more without a copy, from the caller's memory.
+    /// `None`, the default, copies all sends.
     ///
-    /// Such a send ends only when the network has let go of the memory: its first `Done` says
-    /// how it went, its last that the memory is free. It pays for large sends through network
-    /// cards that can take memory where it lies. To the same machine the kernel copies all the
-    /// same, later, and the send costs more. Kernels before 6.0 copy always, and so do sockets
-    /// that cannot do otherwise, of which Unix domain sockets are some; there a send costs two.
+    /// Such a send ends only when the network has released the memory: its first `Done` has the
+    /// result, its last reports that the memory is free. It pays for large sends through network
+    /// cards with scatter-gather. To the same machine the kernel copies anyway, later, and the send
+    /// costs more. Kernels before 6.0 always copy. Sockets without zero-copy sends, such as Unix
+    /// domain sockets, copy as well; there each send costs two entries.
+    ///
+    /// A TCP socket releases the memory when its peer has acknowledged it, and a peer can delay
+    /// that without limit. A cancel does not end it. Dropping the backend waits for one second, and
+    /// then resets the connections whose sends still hold memory: what their peers have not
+    /// received is lost.
     ///
     /// ```
     /// # let mut uring = match poll_uring::Uring::new() {
@@ -221,12 +157,15 @@ impl Uring {
     /// uring.set_zero_copy(Some(64 * 1024));
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn set_zero_copy(&mut self, at_least: Option<u32>) {
-        self.ops.zero_copy = at_least;
+    pub fn set_zero_copy(&mut self, min_bytes: Option<u32>) {
+        self.ops.zero_copy.min_bytes = min_bytes;
     }
 }
 
-impl Backend for Uring {
+// SAFETY: results, buffer numbers and final completions are the kernel's own, matched to slots by
+// `ops` and `buffers`; each slot is freed with its last completion. `deregister` and `drop` remove
+// what the ring holds before they return, and a new descriptor is reported once.
+unsafe impl Backend for Uring {
     type Waker = Waker;
 
     fn waker(&self) -> Waker {
@@ -237,24 +176,24 @@ impl Backend for Uring {
         &mut self,
         token: Token,
         source: RawSource,
-        interest: Ready,
+        interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
         self.check_mode(mode)?;
         self.polls.register(token, source, interest, mode)
     }
 
-    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()> {
         self.check_mode(mode)?;
         self.polls.modify(token, interest, mode)
     }
 
     fn deregister(&mut self, token: Token) -> io::Result<()> {
         if self.polls.deregister(token)? {
-            // The source is forgotten whatever the kernel says to this; an end that
-            // cannot be submitted now is tried again by the next wait.
-            let _ = self.here(|uring| {
-                uring.polls.send_off(&mut uring.ring)?;
+            // The registration is removed even if this fails. A removal that cannot be
+            // submitted now is submitted by the next wait.
+            let _ = self.with_ring(|uring| {
+                uring.polls.submit_removals(&mut uring.ring)?;
                 uring.ring.enter(0, None)
             });
         }
@@ -264,44 +203,45 @@ impl Backend for Uring {
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         self.ring.check_process()?;
         let before = events.len();
-        let countdown = Countdown::start(timeout);
+        let countdown = Deadline::start(timeout);
         let mut left = timeout;
-        self.polls.begin_turn();
+        self.polls.begin_wait();
         loop {
-            self.here(Uring::flush)?;
-            let sleeps = left != Some(Duration::ZERO) && self.waker.sleep();
-            let want = if sleeps { 1 + self.polls.noise() } else { 0 };
+            self.with_ring(Uring::flush)?;
+            let sleeps = left != Some(Duration::ZERO) && self.waker.prepare_park();
+            let want = if sleeps { 1 + self.polls.expected_removals() } else { 0 };
             let entered = self.ring.enter(want, left);
             self.reap(events);
-            let woken = self.waker.wake_up();
-            let (whole, mut again) = match entered {
-                Err(error) if refusal::is_moved(&error) => {
-                    self.start_over().map(|()| (true, true))?
+            let woken = self.waker.unpark();
+            let (complete, mut again) = match entered {
+                Err(error) if setup_error::is_wrong_thread(&error) => {
+                    self.restart().map(|()| (true, true))?
                 }
                 other => (other?, false),
             };
-            again |= self.polls.has_doubts() || self.ops.any_refused();
-            let over = left == Some(Duration::ZERO) && !again;
-            if woken || !whole || over || events.len() > before {
-                self.settle_outside();
+            again |= self.polls.take_needs_repoll() || self.ops.zero_copy.has_refused();
+            let expired = left == Some(Duration::ZERO) && !again;
+            if woken || !complete || expired || events.len() > before {
+                self.update_external();
                 return Ok(());
             }
-            // What came was not for the caller: sleep for the time left.
+            // The completions were internal: sleep for the remaining time.
             left = countdown.left();
         }
     }
 
     fn supports(&self, kind: OpKind) -> bool {
-        self.ring.performs(kind)
+        self.ring.supports(kind)
     }
 
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
-        // SAFETY: the caller promises to this what that asks for.
+        // SAFETY: the caller keeps the promises of `Backend::submit`, which `Ops::submit` asks for.
         let submitted = unsafe { self.ops.submit(&mut self.ring, &mut self.groups, token, &op) };
         match submitted {
-            Err(error) if refusal::is_moved(&error) => {
-                self.start_over()?;
-                // SAFETY: as above.
+            Err(error) if setup_error::is_wrong_thread(&error) => {
+                self.restart()?;
+                // SAFETY: the caller keeps the promises of `Backend::submit`, and the failed call
+                // has queued nothing.
                 unsafe { self.ops.submit(&mut self.ring, &mut self.groups, token, &op) }
             }
             other => other,
@@ -309,7 +249,7 @@ impl Backend for Uring {
     }
 
     fn cancel(&mut self, token: Token) -> io::Result<()> {
-        self.here(|uring| {
+        self.with_ring(|uring| {
             if uring.ops.cancel(&mut uring.ring, token)? {
                 uring.ring.enter(0, None)?;
             }
@@ -317,47 +257,51 @@ impl Backend for Uring {
         })
     }
 
-    unsafe fn provide(
+    unsafe fn register_buffers(
         &mut self,
         group: u16,
         memory: NonNull<u8>,
         size: u32,
         count: u16,
     ) -> io::Result<()> {
-        if !self.supports(OpKind::RecvMulti) {
-            let why = "this kernel has no multishot receives (6.0) to provide buffers for";
+        if !self.supports(OpKind::RecvMulti) && !self.supports(OpKind::RecvMsgMulti) {
+            let why = "this ring has no multishot receives (Linux 6.0, or restricted), which alone \
+                       use buffer groups: receive into memory of your own";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        // SAFETY: the memory is there until it is withdrawn, or the ring is closed, as the
-        // backend does when it is dropped.
-        unsafe { self.groups.provide(group, memory, size, count) }
+        // SAFETY: the caller keeps the memory until it is withdrawn or the backend is dropped,
+        // which closes the ring.
+        unsafe { self.groups.register_buffers(group, memory, size, count) }
     }
 
-    fn recycle(&mut self, lent: Lent) {
-        self.groups.recycle(lent);
+    fn release_buffer(&mut self, lease: BufferLease) {
+        self.groups.release_buffer(lease);
     }
 
-    fn withdraw(&mut self, group: u16) -> io::Result<()> {
+    fn unregister_buffers(&mut self, group: u16) -> io::Result<()> {
         if !self.ops.is_empty() {
-            let why = "operations in flight may take buffers: cancel them and wait for their ends";
+            let why = "operations in flight may use buffers: cancel them and wait for their ends";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
-        self.here(|uring| uring.groups.withdraw(&uring.ring, group))
+        self.with_ring(|uring| uring.groups.unregister_buffers(&uring.ring, group))
     }
 
-    fn raw_fd(&self) -> Option<RawSource> {
-        let outside = self.waker.open_outside().ok()?;
-        // Until the ring is told of it, nothing but this makes it readable.
-        if self.waker.watch() || !self.outside_registered {
-            waker::ring(outside).ok()?;
+    fn raw_source(&self) -> Option<RawSource> {
+        if !self.ring.has_eventfd() {
+            return None;
         }
-        Some(RawSource::of(outside))
+        let external = self.waker.open_external().ok()?;
+        // Until the next wait registers the eventfd with the ring, completions do not signal it.
+        if self.waker.notify_always() || !self.external_registered {
+            waker::signal(external).ok()?;
+        }
+        Some(RawSource::of(external))
     }
 
-    fn has_changes(&self) -> bool {
-        let unknown_outside = !self.outside_registered && self.waker.outside().is_some();
-        let queued = self.polls.has_changes() || self.ops.any_refused();
-        queued || self.ring.has_unsubmitted() || unknown_outside
+    fn has_unflushed_changes(&self) -> bool {
+        let unregistered = !self.external_registered && self.waker.external().is_some();
+        let queued = self.polls.has_unflushed_changes() || self.ops.zero_copy.has_refused();
+        queued || self.ring.has_unsubmitted() || unregistered
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
@@ -378,98 +322,107 @@ impl Uring {
         Ok(())
     }
 
-    /// Queues what has changed since the last wait.
+    /// Queues all changes since the last wait.
     fn flush(&mut self) -> io::Result<()> {
-        if !self.bell_armed {
+        if !self.waker_armed {
             let multishot = self.ring.has_multishot_poll();
             let poll = opcode::PollAdd::new(Fd(self.waker.fd()), libc::POLLIN as u32);
-            let poll = poll.multi(multishot).build().user_data(UserData::Bell.to_u64());
+            let poll = poll.multi(multishot).build().user_data(UserData::Waker.to_u64());
             // SAFETY: a poll points to no memory.
             unsafe { self.ring.push(&poll) }?;
-            self.bell_armed = true;
+            self.waker_armed = true;
         }
-        if !self.outside_registered
-            && let Some(outside) = self.waker.outside()
+        if !self.external_registered
+            && let Some(external) = self.waker.external()
         {
-            self.ring.register_eventfd(outside.as_raw_fd())?;
-            self.outside_registered = true;
+            self.ring.register_eventfd(external.as_raw_fd())?;
+            self.external_registered = true;
         }
-        if self.ops.any_refused() {
-            self.ops.copy_refused(&mut self.ring)?;
+        if self.ops.zero_copy.has_refused() {
+            self.ops.submit_refused(&mut self.ring)?;
         }
         self.polls.flush(&mut self.ring)
     }
 
-    /// Leaves the eventfd for pollers outside readable only if there is more to tell.
-    fn settle_outside(&mut self) {
-        if let Some(outside) = self.waker.outside() {
-            waker::drain(outside);
-            // Whatever came before it was drained must ring again.
-            if self.ring.has_news() || self.waker.watch() {
-                // It fails only if it has been rung too often.
-                let _ = waker::ring(outside);
+    /// Leaves the eventfd for external pollers readable only if the next wait has completions to
+    /// report.
+    fn update_external(&mut self) {
+        if let Some(external) = self.waker.external() {
+            waker::drain(external);
+            // A completion or a wake before the drain must be signalled again.
+            if self.ring.has_completions() || self.waker.notify_always() {
+                // An eventfd that is open and non-blocking accepts every signal.
+                let _ = waker::signal(external);
             }
         }
     }
 
-    /// Tells completions, if not too many: then the next wait finds the others.
+    /// Reports completions, up to [`MAX_BATCH`]: the next wait reports the others.
     fn reap(&mut self, events: &mut Vec<Event>) {
-        for done in self.ring.completions(AT_ONCE) {
+        for done in self.ring.completions(MAX_BATCH) {
             match done.user_data {
                 UserData::Poll(slot) => self.polls.complete(slot, done, events),
                 UserData::Operation(token) => {
                     events.extend(self.ops.complete(token, done, &mut self.groups));
                 }
-                UserData::Bell if !done.more() => {
+                UserData::Waker if !done.more() => {
                     self.waker.drain();
-                    self.bell_armed = false;
+                    self.waker_armed = false;
                 }
-                UserData::Bell | UserData::Nobody => {}
+                UserData::Waker | UserData::Ignored => {}
             }
         }
     }
 
-    /// Does what needs the ring; if that belongs to another thread, with a new one.
-    fn here<R>(&mut self, mut act: impl FnMut(&mut Uring) -> io::Result<R>) -> io::Result<R> {
+    /// Runs `act`, and runs it again with a new ring if the ring belongs to another thread.
+    fn with_ring<R>(&mut self, mut act: impl FnMut(&mut Uring) -> io::Result<R>) -> io::Result<R> {
         match act(self) {
-            Err(error) if refusal::is_moved(&error) => {
-                self.start_over()?;
+            Err(error) if setup_error::is_wrong_thread(&error) => {
+                self.restart()?;
                 act(self)
             }
             other => other,
         }
     }
 
-    /// Leaves the ring of another thread for one of this thread's own.
-    fn start_over(&mut self) -> io::Result<()> {
-        if self.ops.is_empty() { self.replace_ring() } else { Err(refusal::moved()) }
+    /// Replaces the ring of another thread by a new one, if there are no operations in flight.
+    fn restart(&mut self) -> io::Result<()> {
+        if self.ops.is_empty() { self.replace_ring() } else { Err(setup_error::wrong_thread()) }
     }
 
-    /// Continues with a new ring, and tells operations in flight that they are cancelled.
+    /// Continues with a new ring. Operations in flight complete with `ECANCELED`.
     fn replace_ring(&mut self) -> io::Result<()> {
         let mut ring = Ring::new(self.ring.entries())?;
-        self.groups.share(&ring)?;
-        self.ops.start_over(&mut ring);
-        self.polls.start_over();
-        (self.bell_armed, self.outside_registered) = (false, false);
+        self.groups.register_all(&ring)?;
+        self.ops.restart(&mut ring);
+        self.polls.restart();
+        (self.waker_armed, self.external_registered) = (false, false);
         self.ring = ring;
         Ok(())
     }
 
     /// Cancels all operations and waits for their ends.
+    ///
+    /// Zero-copy sends end when their peers have received the bytes: after a grace period their
+    /// connections are reset, so that the wait does not depend on a peer.
     fn end_operations(&mut self) -> io::Result<()> {
-        let mut quiet = true;
+        let deadline = Instant::now() + zero_copy::GRACE;
+        let (mut idle, mut reset) = (true, false);
         while !self.ops.is_empty() {
-            if quiet {
+            if idle {
                 self.ops.cancel_all(&mut self.ring)?;
             }
-            let entered = self.ring.enter(1, Some(CANCEL_AGAIN));
+            let entered = self.ring.enter(1, Some(CANCEL_INTERVAL));
             for done in self.ring.completions(usize::MAX) {
                 if let UserData::Operation(token) = done.user_data {
-                    self.ops.abandon(token, done);
+                    self.ops.discard(token, done);
                 }
             }
-            quiet = !entered?;
+            idle = !entered?;
+            if !reset && Instant::now() >= deadline {
+                zero_copy::reset_connections(&self.ops.zero_copy.sockets());
+                reset = true;
+            }
         }
         Ok(())
     }
@@ -478,9 +431,103 @@ impl Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         if !self.ring.is_of_another_process() && self.end_operations().is_err() {
-            // This is not the ring's thread. Closing the ring cancels, too.
+            // The ring belongs to another thread. Closing it cancels the operations as well.
             self.ops.close_unsubmitted(&self.ring);
-            self.ring.outlast();
+            self.ring.drain_on_drop(self.ops.zero_copy.sockets());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use io_uring::squeue;
+
+    use super::*;
+    use crate::ring::tests::Allowed;
+
+    /// `IORING_REGISTER_FILES`, `IORING_REGISTER_EVENTFD` and `IORING_REGISTER_PBUF_RING`.
+    const REGISTRATIONS: [u8; 3] = [2, 4, 22];
+
+    /// The operations that readiness needs, and sends.
+    fn allowed() -> Allowed {
+        Allowed {
+            operations: vec![
+                opcode::PollAdd::CODE,
+                opcode::PollRemove::CODE,
+                opcode::AsyncCancel::CODE,
+                opcode::Send::CODE,
+            ],
+            registrations: REGISTRATIONS.to_vec(),
+            flags: squeue::Flags::SKIP_SUCCESS | squeue::Flags::BUFFER_SELECT,
+        }
+    }
+
+    fn restricted(allowed: &Allowed) -> io::Result<Uring> {
+        let mut uring = Uring::new()?;
+        uring.ring = Ring::restricted(8, allowed)?;
+        Ok(uring)
+    }
+
+    fn supported(uring: &Uring) -> Vec<OpKind> {
+        OpKind::ALL.iter().copied().filter(|&kind| uring.supports(kind)).collect()
+    }
+
+    #[test]
+    fn restricted_ring_supports_only_allowed_operations() {
+        let mut uring = restricted(&allowed()).unwrap();
+        assert_eq!(supported(&uring), [OpKind::Send, OpKind::Poll]);
+        assert!(supported(&Uring::new().unwrap()).len() > 2, "this thread is not restricted");
+
+        // Readiness and the allowed operation work, and a refused one is an error.
+        let (socket, mut events) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Vec::new());
+        socket.connect(socket.local_addr().unwrap()).unwrap();
+        let (token, source) = (Token::new(0, 0), RawSource::of(&socket));
+        // SAFETY: the socket stays open until the backend is dropped.
+        unsafe { uring.register(token, source, Interest::READ, Mode::Level) }.unwrap();
+        let buf = poll_core::RawBuf::sending(b"hello");
+        // SAFETY: the memory is static, and the socket stays open until the backend is dropped.
+        unsafe { uring.submit(token, Op::Send { source, buf }) }.unwrap();
+        while events.len() < 2 {
+            uring.wait(None, &mut events).unwrap();
+        }
+        let sent = Event::Done { token, result: Ok(5), more: false, lease: None };
+        let ready = Event::Ready { token, ready: poll_core::Readiness::READ };
+        assert!(events.contains(&sent) && events.contains(&ready), "{events:?}");
+        uring.deregister(token).unwrap();
+        let mut memory = [0; 8];
+        let buf = poll_core::RawBuf::filling(&mut memory);
+        // SAFETY: the memory and the socket outlive the backend.
+        let error = unsafe { uring.submit(token, Op::Recv { source, buf }) }.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn restricted_flags_and_registrations_are_detected() {
+        let mut few = allowed();
+        few.operations.extend([opcode::Recv::CODE, opcode::SendZc::CODE]);
+        let all = restricted(&few).unwrap();
+        assert!(all.supports(OpKind::RecvMulti) && all.ring.has_zero_copy());
+        few.flags = squeue::Flags::SKIP_SUCCESS;
+        assert!(!restricted(&few).unwrap().supports(OpKind::RecvMulti), "no BUFFER_SELECT");
+        few.flags = squeue::Flags::BUFFER_SELECT;
+        few.registrations = vec![REGISTRATIONS[0]];
+        let mut uring = restricted(&few).unwrap();
+        assert!(!uring.supports(OpKind::RecvMulti), "no buffer groups");
+        assert!(uring.raw_source().is_none(), "no eventfd");
+        uring.wait(Some(Duration::ZERO), &mut Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn ring_without_polls_is_an_error_that_names_the_restriction() {
+        let mut none = allowed();
+        none.operations.retain(|&code| code != opcode::PollAdd::CODE);
+        let error = restricted(&none).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("EACCES") && error.to_string().contains("epoll"));
+        let mut no_files = allowed();
+        no_files.registrations.clear();
+        assert_eq!(restricted(&no_files).unwrap_err().kind(), io::ErrorKind::Unsupported);
     }
 }

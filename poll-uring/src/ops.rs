@@ -1,97 +1,85 @@
-//! Operations in flight, and how each becomes a submission entry.
+//! Operations in flight: submission, cancellation, completion.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::ptr;
 
-use io_uring::types::{CancelBuilder, Fd, FsyncFlags};
-use io_uring::{Probe, opcode, squeue};
-use poll_core::{At, Event, Op, OpKind, RawBuf, RawBufs, RawSource, Ready, Shutdown, Table, Token};
+use io_uring::types::CancelBuilder;
+use io_uring::{opcode, squeue};
+use poll_core::{Event, Interest, Op, OpKind, Table, Token};
 
-use crate::buffers::{Groups, Taker};
-use crate::polls::{from_poll, to_poll};
+use crate::buffers::{Consumer, Groups};
+use crate::entries;
+use crate::polls::from_poll;
 use crate::ring::{Completion, Ring};
 use crate::user_data::UserData;
+use crate::zero_copy::ZeroCopy;
 
 /// The operations in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
-    flights: Table<Flight>,
-    /// What is kept for few of them.
-    kept: Table<Kept>,
-    /// Headers of operations that have ended, for those to come.
+    submitted: Table<Submitted>,
+    /// Additional state, which few operations have.
+    attached: Table<Attached>,
+    /// A free list of message headers.
     headers: Vec<Header>,
-    /// Sends of so many bytes are not copied, if any.
-    pub(crate) zero_copy: Option<u32>,
-    /// Sends in flight that are not copied.
-    lent: Table<LentSend>,
-    /// Those of them that their sockets have refused, and that nobody has at the moment.
-    refused: Vec<Token>,
+    pub(crate) zero_copy: ZeroCopy,
 }
 
-/// A send that is not copied. Not all sockets can do that: Unix domain sockets do not.
+/// The state of an operation in flight. Small, as each idle connection has one.
 #[derive(Debug)]
-struct LentSend {
-    /// The same, copied.
-    copied: squeue::Entry,
-    /// The socket cannot: when the kernel has let go of the memory it is copied.
-    refused: bool,
-}
-
-/// What must be known of an operation until its end. Each idle connection has one.
-#[derive(Debug)]
-struct Flight {
+struct Submitted {
     kind: OpKind,
-    /// What [`Op::Poll`] waits for.
-    interest: Ready,
-    /// Where an operation that was given a group finds buffers.
+    /// The interest of [`Op::Poll`].
+    interest: Interest,
+    /// The buffer group of a multishot receive.
     group: u16,
     cancelled: bool,
 }
 
-impl Flight {
+impl Submitted {
     #[inline]
-    fn of(op: &Op, kind: OpKind) -> Flight {
+    fn new(op: &Op, kind: OpKind) -> Submitted {
         let (interest, group) = match *op {
             Op::Poll { interest, .. } => (interest, 0),
-            Op::RecvMulti { group, .. } | Op::RecvMsgMulti { group, .. } => (Ready::NONE, group),
-            _ => (Ready::NONE, 0),
+            Op::RecvMulti { group, .. } | Op::RecvMsgMulti { group, .. } => (Interest::NONE, group),
+            _ => (Interest::NONE, 0),
         };
-        Flight { kind, interest, group, cancelled: false }
+        Submitted { kind, interest, group, cancelled: false }
     }
 
-    /// True if something is kept for it.
-    fn keeps(&self) -> bool {
+    /// True if it has an entry in [`Ops::attached`].
+    fn has_attached(&self) -> bool {
         matches!(self.kind, OpKind::Close | OpKind::RecvMsgMulti)
     }
 }
 
-/// What is kept for an operation.
+/// Additional state of an operation in flight.
 #[derive(Debug)]
-enum Kept {
-    /// The header of [`Op::RecvMsgMulti`], which the kernel may look at until the end.
+enum Attached {
+    /// The header of [`Op::RecvMsgMulti`], which the kernel reads until the last completion.
     Header(Header),
-    /// What [`Op::Close`] closes, which is nobody else's any more, and the number of its entry.
-    Doomed(RawFd, u32),
+    /// The descriptor of [`Op::Close`], which the operation owns, and the sequence number of its
+    /// entry.
+    PendingClose(RawFd, u32),
 }
 
-/// A header that only says how much room to leave in front of each message.
+/// A message header that only reserves space for the address and the control data.
 #[derive(Debug)]
 struct Header(Box<libc::msghdr>);
 
 impl Default for Header {
     fn default() -> Header {
-        // SAFETY: all of it may be zero: no address, no buffers, no control data.
+        // SAFETY: all zeros are an empty header: no address, no buffers, no control data.
         Header(Box::new(unsafe { std::mem::zeroed() }))
     }
 }
 
-// SAFETY: all pointers in the header are null.
+// SAFETY: all pointers in the header are null; `Ops::entry` writes only lengths.
 unsafe impl Send for Header {}
 
 impl Ops {
     pub(crate) fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.submitted.is_empty()
     }
 
     /// Queues an operation.
@@ -107,26 +95,29 @@ impl Ops {
         op: &Op,
     ) -> io::Result<()> {
         let kind = op.kind();
-        if !ring.performs(kind) {
-            return Err(not_performed(kind));
+        if !ring.supports(kind) {
+            return Err(unsupported(kind));
         }
-        // Those that are asked for most need nothing but their entry, and a way of their own to it:
-        // where the ways to all entries meet, each costs as much as the largest.
+        // Fast path: building the entry here avoids copying its 64 bytes through the general match.
         let entry = match *op {
-            Op::Send { source, buf } if self.zero_copy.is_none() => send(source, buf).build(),
-            Op::Read { source, bufs, offset } if bufs.count == 1 => read(source, bufs, offset),
-            // SAFETY: the caller's promise.
+            Op::Send { source, buf } if self.zero_copy.min_bytes.is_none() => {
+                entries::send(source, buf)
+            }
+            Op::Read { source, bufs, offset } if bufs.count == 1 => {
+                entries::read(source, bufs, offset)
+            }
+            // SAFETY: the caller keeps the promises of `Backend::submit`, which this asks for.
             _ => return unsafe { self.submit_any(ring, groups, token, op) },
         };
-        // SAFETY: the caller keeps what the operation names until the last completion.
-        unsafe { self.queue(ring, token, Flight::of(op, kind), entry) }
+        // SAFETY: the caller keeps the operation's memory valid until the last completion.
+        unsafe { self.queue(ring, token, Submitted::new(op, kind), entry) }
     }
 
-    /// As [`submit`](Ops::submit).
+    /// [`submit`](Ops::submit) for every kind of operation.
     ///
     /// # Safety
     ///
-    /// The same.
+    /// As for [`Backend::submit`](poll_core::Backend::submit).
     #[inline(never)]
     unsafe fn submit_any(
         &mut self,
@@ -136,217 +127,194 @@ impl Ops {
         op: &Op,
     ) -> io::Result<()> {
         let kind = op.kind();
-        if self.flights.is_taken(token) {
+        if self.submitted.is_taken(token) {
             return Err(already_in_flight());
         }
-        let mut kept = None;
-        let Some(entry) = self.entry(ring, *op, &mut kept) else {
-            return Err(not_performed(kind));
+        let mut attached = None;
+        let Some(entry) = self.entry(ring, *op, &mut attached) else {
+            return Err(unsupported(kind));
         };
-        let flight = Flight::of(op, kind);
-        prepare_group(ring, groups, kind, flight.group)?;
-        if let Some(kept) = kept {
-            // What was kept for another went with it.
-            let _ = self.kept.insert(token, kept);
+        let submitted = Submitted::new(op, kind);
+        prepare_group(ring, groups, kind, submitted.group)?;
+        if let Some(attached) = attached {
+            // The token is free, so no other operation's state is there.
+            let _ = self.attached.insert(token, attached);
         }
         if let Op::Send { source, buf } = *op
-            && self.lends(ring, buf)
+            && self.zero_copy.applies(ring, buf)
         {
-            let copied = send(source, buf).build().user_data(UserData::Operation(token).to_u64());
-            let _ = self.lent.insert(token, LentSend { copied, refused: false });
+            let user_data = UserData::Operation(token).to_u64();
+            let copying = entries::send(source, buf).user_data(user_data);
+            self.zero_copy.insert(token, source.fd(), copying);
         }
-        // SAFETY: the caller keeps what the operation names, and `kept` the header, until the
-        // last completion.
-        unsafe { self.queue(ring, token, flight, entry) }
+        // SAFETY: the caller keeps the operation's memory valid until the last completion, and
+        // `attached` the header.
+        unsafe { self.queue(ring, token, submitted, entry) }
     }
 
     /// Queues the entry of an operation.
     ///
     /// # Safety
     ///
-    /// What the entry points to stays valid until its last completion.
+    /// The memory that the entry points to stays valid until its last completion.
     #[inline(never)]
     unsafe fn queue(
         &mut self,
         ring: &mut Ring,
         token: Token,
-        flight: Flight,
+        submitted: Submitted,
         entry: squeue::Entry,
     ) -> io::Result<()> {
-        if self.flights.insert(token, flight).is_err() {
+        if self.submitted.insert(token, submitted).is_err() {
             return Err(already_in_flight());
         }
         let entry = entry.user_data(UserData::Operation(token).to_u64());
-        let queued = match ring.tether() {
-            // SAFETY: the caller's promise.
+        let queued = match ring.ensure_exit_pipe() {
+            // SAFETY: the caller keeps the entry's memory valid until its last completion.
             Ok(()) => unsafe { ring.push(&entry) },
             Err(error) => Err(error),
         };
         if queued.is_err() {
-            self.forget(token);
+            self.remove(token);
         }
         queued
     }
 
-    /// The entry for an operation, and what to keep for it. `None` for one that is not known
-    /// here.
-    fn entry(&mut self, ring: &Ring, op: Op, kept: &mut Option<Kept>) -> Option<squeue::Entry> {
+    /// The entry of an operation, and its additional state. `None` for an unknown operation.
+    fn entry(
+        &mut self,
+        ring: &Ring,
+        op: Op,
+        attached: &mut Option<Attached>,
+    ) -> Option<squeue::Entry> {
         Some(match op {
-            Op::Send { source, buf } => {
-                if self.lends(ring, buf) {
-                    let entry = opcode::SendZc::new(fd(source), buf.ptr.as_ptr(), buf.len);
-                    entry.flags(libc::MSG_NOSIGNAL).build()
-                } else {
-                    send(source, buf).build()
-                }
+            Op::Send { source, buf } if self.zero_copy.applies(ring, buf) => {
+                entries::send_zero_copy(source, buf)
             }
-            Op::RecvMulti { source, group } => opcode::RecvMulti::new(fd(source), group).build(),
             Op::RecvMsgMulti { source, group, address_len, control_len } => {
                 let mut header = self.headers.pop().unwrap_or_default();
                 header.0.msg_namelen = address_len;
                 header.0.msg_controllen = control_len as _;
-                let entry = opcode::RecvMsgMulti::new(fd(source), &*header.0, group).build();
-                *kept = Some(Kept::Header(header));
+                let entry = entries::recv_msg_multi(source, &header.0, group);
+                *attached = Some(Attached::Header(header));
                 entry
             }
             Op::Close { source } => {
-                *kept = Some(Kept::Doomed(source.fd(), ring.next_number()));
-                opcode::Close::new(fd(source)).build()
+                *attached = Some(Attached::PendingClose(source.fd(), ring.next_number()));
+                entries::close(source)
             }
-            _ => socket_entry(op).or_else(|| file_entry(op))?,
+            _ => entries::socket(op).or_else(|| entries::file(op))?,
         })
     }
 
-    /// True if a send is not to be copied.
-    #[inline]
-    fn lends(&self, ring: &Ring, buf: RawBuf) -> bool {
-        self.zero_copy.is_some_and(|least| buf.len >= least) && ring.has(opcode::SendZc::CODE)
-    }
-
-    /// True if sends are to go again.
-    pub(crate) fn any_refused(&self) -> bool {
-        !self.refused.is_empty()
-    }
-
-    /// Has sends copied whose sockets cannot do without.
+    /// Queues sends again, with a copy, whose sockets have refused to send without.
     #[cold]
-    pub(crate) fn copy_refused(&mut self, ring: &mut Ring) -> io::Result<()> {
-        while let Some(&token) = self.refused.last() {
-            let cancelled = self.flights.get(token).is_none_or(|flight| flight.cancelled);
-            match self.lent.get(token).filter(|_| !cancelled) {
-                // SAFETY: whoever asked for it keeps the memory until its end, which was not told.
-                Some(lent) => unsafe { ring.push(&lent.copied) }?,
-                None => {
-                    ring.tell(Completion::of(UserData::Operation(token), -libc::ECANCELED));
-                }
+    pub(crate) fn submit_refused(&mut self, ring: &mut Ring) -> io::Result<()> {
+        while let Some((token, copying)) = self.zero_copy.next_refused() {
+            let cancelled = self.submitted.get(token).is_none_or(|op| op.cancelled);
+            match copying.filter(|_| !cancelled) {
+                // SAFETY: the submitter keeps the memory valid until the last event, which was not
+                // reported yet.
+                Some(entry) => unsafe { ring.push(entry) }?,
+                None => ring.push_synthetic(cancelled_completion(token)),
             }
-            self.refused.pop();
-            self.lent.remove(token);
+            self.zero_copy.remove_refused();
         }
         Ok(())
     }
 
-    /// True if a completion says that a socket cannot send without a copy, or that the memory of
-    /// such a send is free: nobody is to hear of that.
-    #[cold]
-    fn is_refused(&mut self, token: Token, done: &Completion) -> bool {
-        let Some(lent) = self.lent.get_mut(token) else { return false };
-        lent.refused |= done.result == -libc::EOPNOTSUPP;
-        let refused = lent.refused;
-        if refused && !done.more() {
-            self.refused.push(token);
-        }
-        refused
-    }
-
-    /// The operation is over. What was kept for it may serve the next.
+    /// Forgets an operation that has ended.
     #[inline]
-    fn forget(&mut self, token: Token) {
-        if !self.lent.is_empty() {
-            self.lent.remove(token);
-        }
-        if self.flights.remove(token).is_some_and(|flight| flight.keeps())
-            && let Some(Kept::Header(header)) = self.kept.remove(token)
+    fn remove(&mut self, token: Token) {
+        self.zero_copy.remove(token);
+        if self.submitted.remove(token).is_some_and(|op| op.has_attached())
+            && let Some(Attached::Header(header)) = self.attached.remove(token)
         {
             self.headers.push(header);
         }
     }
 
-    /// Queues a cancel. True if it must reach the kernel now: an accept or a receive of messages
-    /// holds its socket open, and so the address.
+    /// Queues a cancel. Returns true if it must reach the kernel now: an accept or a receive of
+    /// messages holds its socket open, and so its address in use.
     pub(crate) fn cancel(&mut self, ring: &mut Ring, token: Token) -> io::Result<bool> {
-        let Some(flight) = self.flights.get_mut(token) else {
+        let Some(op) = self.submitted.get_mut(token) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no such operation in flight"));
         };
-        ring.push_quietly(cancel(token))?;
-        flight.cancelled = true;
+        ring.push_ignored(entries::cancel(token))?;
+        op.cancelled = true;
         let kinds = [OpKind::Accept, OpKind::AcceptMulti, OpKind::RecvMsgMulti];
-        Ok(kinds.contains(&flight.kind))
+        Ok(kinds.contains(&op.kind))
     }
 
     /// Queues a cancel for each operation.
     pub(crate) fn cancel_all(&mut self, ring: &mut Ring) -> io::Result<()> {
-        // The kernel has none of these.
-        while let Some(token) = self.refused.pop() {
-            self.forget(token);
+        // The kernel has released these: they would have been submitted again.
+        while let Some((token, _)) = self.zero_copy.next_refused() {
+            self.zero_copy.remove_refused();
+            self.remove(token);
         }
         if ring.has_cancel_any() {
-            return ring.push_quietly(opcode::AsyncCancel2::new(CancelBuilder::any()).build());
+            return ring.push_ignored(opcode::AsyncCancel2::new(CancelBuilder::any()).build());
         }
-        self.flights.iter().try_for_each(|(token, _)| ring.push_quietly(cancel(token)))
+        self.submitted.iter().try_for_each(|(token, _)| ring.push_ignored(entries::cancel(token)))
     }
 
-    /// An operation has completed, for the last time or not.
+    /// Translates a completion of an operation, which may be its last.
     pub(crate) fn complete(
         &mut self,
         token: Token,
         done: Completion,
         groups: &mut Groups,
     ) -> Option<Event> {
-        if !self.lent.is_empty() && self.is_refused(token, &done) {
+        if self.zero_copy.is_refused(token, &done) {
             return None;
         }
-        let flight = self.flights.get(token)?;
-        let lent = groups.lend(flight.group, &done);
+        let op = self.submitted.get(token)?;
+        let lease = groups.lend(op.group, &done);
         let result = match usize::try_from(done.result) {
-            Ok(bits) if flight.kind == OpKind::Poll => {
-                Ok(flight.interest.report(from_poll(bits as u32)).bits().into())
+            Ok(bits) if op.kind == OpKind::Poll => {
+                Ok(op.interest.report(from_poll(bits as u32)).bits().into())
             }
             Ok(result) => Ok(result),
-            // A cancelled operation that a kernel thread was performing was interrupted.
-            Err(_) if flight.cancelled && done.result == -libc::EINTR => Err(libc::ECANCELED),
+            // A cancel interrupts an operation that runs in a kernel thread. An interrupted change
+            // of a directory may have been made.
+            Err(_) if op.cancelled && done.result == -libc::EINTR && !changes_names(op.kind) => {
+                Err(libc::ECANCELED)
+            }
             Err(_) => Err(-done.result),
         };
         let more = done.more();
         if !more {
-            self.forget(token);
+            self.remove(token);
         }
-        Some(Event::Done { token, result, more, lent })
+        Some(Event::Done { token, result, more, lease })
     }
 
-    /// As [`complete`](Ops::complete), for a result that nobody will hear of.
-    pub(crate) fn abandon(&mut self, token: Token, done: Completion) {
-        let Some(flight) = self.flights.get(token) else { return };
-        let opens = [OpKind::Accept, OpKind::AcceptMulti, OpKind::OpenAt].contains(&flight.kind);
+    /// [`complete`](Ops::complete) for a backend that is being dropped: closes what the operation
+    /// has opened, and what it has failed to close.
+    pub(crate) fn discard(&mut self, token: Token, done: Completion) {
+        let Some(op) = self.submitted.get(token) else { return };
+        let opens = [OpKind::Accept, OpKind::AcceptMulti, OpKind::OpenAt].contains(&op.kind);
         if opens && done.result >= 0 {
-            // SAFETY: the kernel has just made this descriptor for the operation, and
-            // nobody was told of it.
+            // SAFETY: the kernel has created this descriptor for the operation, and no event has
+            // reported it, so it has no other owner.
             drop(unsafe { OwnedFd::from_raw_fd(done.result) });
         }
-        if let Some(&Kept::Doomed(fd, _)) = self.kept.get(token)
+        if let Some(&Attached::PendingClose(fd, _)) = self.attached.get(token)
             && done.result == -libc::ECANCELED
         {
             close(fd);
         }
         if !done.more() {
-            self.forget(token);
+            self.remove(token);
         }
     }
 
-    /// For a ring that will not be entered again: closes what the kernel was not told to.
+    /// Closes the descriptors of closes that the kernel has not taken, for a ring that will not be
+    /// entered again.
     pub(crate) fn close_unsubmitted(&mut self, ring: &Ring) {
-        for (_, kept) in self.kept.iter() {
-            if let Kept::Doomed(fd, number) = *kept
+        for (_, attached) in self.attached.iter() {
+            if let Attached::PendingClose(fd, number) = *attached
                 && ring.is_unsubmitted(number)
             {
                 close(fd);
@@ -354,76 +322,38 @@ impl Ops {
         }
     }
 
-    /// The ring is gone: has each operation told that it was cancelled, by the new one.
-    pub(crate) fn start_over(&mut self, ring: &mut Ring) {
-        self.refused.clear();
-        self.lent = Table::default();
-        for (token, _) in self.flights.iter() {
-            ring.tell(Completion::of(UserData::Operation(token), -libc::ECANCELED));
+    /// Completes every operation with `ECANCELED` on a new ring: the old one is gone.
+    pub(crate) fn restart(&mut self, ring: &mut Ring) {
+        self.zero_copy.clear();
+        for (token, _) in self.submitted.iter() {
+            ring.push_synthetic(cancelled_completion(token));
         }
     }
 }
 
-/// Closes the descriptor of a close that the kernel has not performed.
+/// True for operations that a file system may have performed although they were interrupted.
+fn changes_names(kind: OpKind) -> bool {
+    use OpKind::{Ftruncate, LinkAt, MkdirAt, RenameAt, SymlinkAt, UnlinkAt};
+    matches!(kind, Ftruncate | LinkAt | MkdirAt | RenameAt | SymlinkAt | UnlinkAt)
+}
+
+fn cancelled_completion(token: Token) -> Completion {
+    Completion::synthetic(UserData::Operation(token), -libc::ECANCELED)
+}
+
+/// Closes the descriptor of an [`Op::Close`] that the kernel has not performed.
 fn close(fd: RawFd) {
-    // SAFETY: whoever asked for the close has given the descriptor away.
+    // SAFETY: the submitter of an `Op::Close` gives the descriptor away, and the kernel has not
+    // closed it.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
-/// Makes sure that the kernel has the group that an operation takes buffers of.
+/// Registers the buffer group of an operation with the kernel, if it has one.
 fn prepare_group(ring: &Ring, groups: &mut Groups, kind: OpKind, group: u16) -> io::Result<()> {
     match kind {
-        OpKind::RecvMulti => groups.prepare(ring, group, Taker::Streams),
-        OpKind::RecvMsgMulti => groups.prepare(ring, group, Taker::Messages),
+        OpKind::RecvMulti => groups.prepare(ring, group, Consumer::Streams),
+        OpKind::RecvMsgMulti => groups.prepare(ring, group, Consumer::Messages),
         _ => Ok(()),
-    }
-}
-
-fn cancel(token: Token) -> squeue::Entry {
-    opcode::AsyncCancel::new(UserData::Operation(token).to_u64()).build()
-}
-
-/// True if the kernel performs operations of this kind.
-pub(crate) fn supports(probe: &Probe, kind: OpKind) -> bool {
-    is_performed(kind, |code| probe.is_supported(code))
-}
-
-/// True if a kernel that has these operations performs those of this kind.
-fn is_performed(kind: OpKind, has: impl Fn(u8) -> bool) -> bool {
-    let needed = needed(kind);
-    !needed.is_empty() && needed.iter().all(|&code| has(code))
-}
-
-/// The kernel's operations that a kind needs. Multishot variants are flags, for which
-/// there is no probe: an operation that came with the same release vouches for them.
-fn needed(kind: OpKind) -> &'static [u8] {
-    match kind {
-        OpKind::Accept => &[opcode::Accept::CODE],
-        // `IORING_ACCEPT_MULTISHOT` and `IORING_OP_SOCKET` came with Linux 5.19.
-        OpKind::AcceptMulti => &[opcode::Accept::CODE, opcode::Socket::CODE],
-        OpKind::Connect => &[opcode::Connect::CODE],
-        OpKind::Recv => &[opcode::Recv::CODE],
-        // `IORING_RECV_MULTISHOT` and `IORING_OP_SEND_ZC` came with Linux 6.0.
-        OpKind::RecvMulti => &[opcode::Recv::CODE, opcode::SendZc::CODE],
-        OpKind::RecvMsg => &[opcode::RecvMsg::CODE],
-        OpKind::RecvMsgMulti => &[opcode::RecvMsg::CODE, opcode::SendZc::CODE],
-        OpKind::Send => &[opcode::Send::CODE],
-        OpKind::SendMsg => &[opcode::SendMsg::CODE],
-        OpKind::Shutdown => &[opcode::Shutdown::CODE],
-        OpKind::Poll => &[opcode::PollAdd::CODE],
-        OpKind::Read => &[opcode::Readv::CODE, opcode::Read::CODE],
-        OpKind::Write => &[opcode::Writev::CODE, opcode::Write::CODE],
-        OpKind::Fsync => &[opcode::Fsync::CODE],
-        OpKind::Ftruncate => &[opcode::Ftruncate::CODE],
-        OpKind::OpenAt => &[opcode::OpenAt::CODE],
-        OpKind::Close => &[opcode::Close::CODE],
-        OpKind::Statx => &[opcode::Statx::CODE],
-        OpKind::UnlinkAt => &[opcode::UnlinkAt::CODE],
-        OpKind::RenameAt => &[opcode::RenameAt::CODE],
-        OpKind::MkdirAt => &[opcode::MkDirAt::CODE],
-        OpKind::LinkAt => &[opcode::LinkAt::CODE],
-        OpKind::SymlinkAt => &[opcode::SymlinkAt::CODE],
-        _ => &[],
     }
 }
 
@@ -433,192 +363,7 @@ fn already_in_flight() -> io::Error {
 }
 
 #[cold]
-fn not_performed(kind: OpKind) -> io::Error {
-    let why = format!("this kernel does not perform {kind:?}: use readiness instead");
+fn unsupported(kind: OpKind) -> io::Error {
+    let why = format!("this ring does not perform {kind:?} (missing or restricted): use readiness");
     io::Error::new(io::ErrorKind::Unsupported, why)
-}
-
-#[inline(never)]
-fn socket_entry(op: Op) -> Option<squeue::Entry> {
-    Some(match op {
-        Op::Poll { source, interest } => {
-            opcode::PollAdd::new(fd(source), to_poll(interest)).build()
-        }
-        Op::Accept { listener } => {
-            opcode::Accept::new(fd(listener), ptr::null_mut(), ptr::null_mut())
-                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-                .build()
-        }
-        Op::AcceptMulti { listener } => opcode::AcceptMulti::new(fd(listener))
-            .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-            .build(),
-        Op::Connect { source, address } => {
-            opcode::Connect::new(fd(source), address.ptr.as_ptr().cast(), address.len).build()
-        }
-        Op::Recv { source, buf } => {
-            opcode::Recv::new(fd(source), buf.ptr.as_ptr(), buf.len).build()
-        }
-        Op::RecvMsg { source, message, flags } => {
-            let message = message.0.as_ptr().cast();
-            opcode::RecvMsg::new(fd(source), message).flags(flags as u32).build()
-        }
-        Op::SendMsg { source, message, flags } => {
-            let flags = (flags | libc::MSG_NOSIGNAL) as u32;
-            opcode::SendMsg::new(fd(source), message.0.as_ptr().cast()).flags(flags).build()
-        }
-        Op::Shutdown { source, how } => {
-            let how = match how {
-                Shutdown::Read => libc::SHUT_RD,
-                Shutdown::Write => libc::SHUT_WR,
-                Shutdown::Both => libc::SHUT_RDWR,
-            };
-            opcode::Shutdown::new(fd(source), how).build()
-        }
-        _ => return None,
-    })
-}
-
-/// A peer that has gone is `EPIPE`, never a signal.
-fn send(source: RawSource, buf: RawBuf) -> opcode::Send {
-    opcode::Send::new(fd(source), buf.ptr.as_ptr(), buf.len).flags(libc::MSG_NOSIGNAL)
-}
-
-#[inline]
-fn read(source: RawSource, bufs: RawBufs, offset: Option<u64>) -> squeue::Entry {
-    match only(bufs) {
-        Some((buf, len)) => {
-            opcode::Read::new(fd(source), buf, len).offset(position(offset)).build()
-        }
-        None => opcode::Readv::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
-            .offset(position(offset))
-            .build(),
-    }
-}
-
-#[inline(never)]
-fn file_entry(op: Op) -> Option<squeue::Entry> {
-    Some(match op {
-        Op::Read { source, bufs, offset } => read(source, bufs, offset),
-        Op::Write { source, bufs, offset } => match only(bufs) {
-            Some((buf, len)) => {
-                opcode::Write::new(fd(source), buf, len).offset(position(offset)).build()
-            }
-            None => opcode::Writev::new(fd(source), bufs.ptr.as_ptr().cast(), bufs.count)
-                .offset(position(offset))
-                .build(),
-        },
-        Op::Fsync { source, data_only } => {
-            let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
-            opcode::Fsync::new(fd(source)).flags(flags).build()
-        }
-        Op::Ftruncate { source, len } => opcode::Ftruncate::new(fd(source), len).build(),
-        Op::OpenAt { at, flags, mode } => opcode::OpenAt::new(dir(at), at.path.0.as_ptr())
-            .flags(flags | libc::O_CLOEXEC)
-            .mode(mode)
-            .build(),
-        Op::Statx { at, flags, mask, out } => {
-            opcode::Statx::new(dir(at), at.path.0.as_ptr(), out.as_ptr().cast())
-                .flags(flags)
-                .mask(mask)
-                .build()
-        }
-        Op::UnlinkAt { at, flags } => {
-            opcode::UnlinkAt::new(dir(at), at.path.0.as_ptr()).flags(flags).build()
-        }
-        Op::RenameAt { from, to, flags } => {
-            let (old, new) = (from.path.0.as_ptr(), to.path.0.as_ptr());
-            opcode::RenameAt::new(dir(from), old, dir(to), new).flags(flags).build()
-        }
-        Op::MkdirAt { at, mode } => {
-            opcode::MkDirAt::new(dir(at), at.path.0.as_ptr()).mode(mode).build()
-        }
-        Op::LinkAt { from, to, flags } => {
-            let (old, new) = (from.path.0.as_ptr(), to.path.0.as_ptr());
-            opcode::LinkAt::new(dir(from), old, dir(to), new).flags(flags).build()
-        }
-        Op::SymlinkAt { target, at } => {
-            opcode::SymlinkAt::new(dir(at), target.0.as_ptr(), at.path.0.as_ptr()).build()
-        }
-        _ => return None,
-    })
-}
-
-/// The only buffer of a list that has one: for it the kernel need not read the list.
-fn only(bufs: RawBufs) -> Option<(*mut u8, u32)> {
-    if bufs.count != 1 {
-        return None;
-    }
-    // SAFETY: whoever submits keeps the list valid until the operation has ended.
-    let buf = unsafe { bufs.ptr.cast::<libc::iovec>().read() };
-    Some((buf.iov_base.cast(), u32::try_from(buf.iov_len).ok()?))
-}
-
-fn fd(source: RawSource) -> Fd {
-    Fd(source.fd())
-}
-
-fn dir(at: At) -> Fd {
-    Fd(at.dir.map_or(libc::AT_FDCWD, RawSource::fd))
-}
-
-/// All ones is the current position.
-fn position(offset: Option<u64>) -> u64 {
-    offset.unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_operation_of_linux_names_what_it_needs() {
-        let of_linux = OpKind::ALL.iter().filter(|&&kind| kind != OpKind::ConnectNamedPipe);
-        assert!(of_linux.into_iter().all(|&kind| !needed(kind).is_empty()));
-    }
-
-    /// What a kernel performs that has these operations.
-    fn performed(has: impl Fn(u8) -> bool) -> Vec<OpKind> {
-        OpKind::ALL.iter().copied().filter(|kind| is_performed(*kind, &has)).collect()
-    }
-
-    #[test]
-    fn older_kernels_perform_less() {
-        let all = performed(|_| true);
-        assert_eq!(all.len(), OpKind::ALL.len() - 1, "all but what is of Windows");
-        assert_eq!(performed(|_| false), [], "a kernel whose probe knows nothing");
-        let missing = |without: &[u8]| -> Vec<OpKind> {
-            let left = performed(|code| !without.contains(&code));
-            all.iter().copied().filter(|kind| !left.contains(kind)).collect()
-        };
-        // Linux 5.19, where receives had no multishot yet, and 5.18, nor had accepts.
-        let receives = [OpKind::RecvMulti, OpKind::RecvMsgMulti];
-        assert!(receives.iter().all(|kind| missing(&[opcode::SendZc::CODE]).contains(kind)));
-        assert_eq!(missing(&[opcode::SendZc::CODE]).len(), 2);
-        assert_eq!(missing(&[opcode::Socket::CODE]), [OpKind::AcceptMulti]);
-        // Without the operation itself none of its kinds is performed.
-        let accepts = missing(&[opcode::Accept::CODE]);
-        assert!(accepts.contains(&OpKind::Accept) && accepts.contains(&OpKind::AcceptMulti));
-        assert_eq!(missing(&[opcode::Ftruncate::CODE]), [OpKind::Ftruncate], "Linux 6.8");
-        // Vectored reads are older than those of one buffer (5.6): both are needed.
-        assert_eq!(missing(&[opcode::Read::CODE]), [OpKind::Read]);
-        assert_eq!(missing(&[opcode::Readv::CODE]), [OpKind::Read]);
-    }
-
-    #[test]
-    fn a_kernel_that_was_not_probed_performs_nothing() {
-        assert!(OpKind::ALL.iter().all(|kind| !supports(&Probe::new(), *kind)));
-    }
-
-    #[test]
-    fn paths_start_from_their_directory_or_the_current_one() {
-        let path = poll_core::RawPath::of(c"x");
-        assert_eq!(dir(At { dir: None, path }).0, libc::AT_FDCWD);
-        assert_eq!(dir(At { dir: Some(RawSource::from_fd(7)), path }).0, 7);
-    }
-
-    #[test]
-    fn no_offset_is_the_current_position() {
-        assert_eq!(position(None) as i64, -1);
-        assert_eq!(position(Some(3)), 3);
-    }
 }

@@ -1,8 +1,8 @@
-//! Readiness: the polls in flight, kept in line with what is wanted.
+//! Readiness: which polls are wanted, and which are in flight.
 //!
-//! Level and one-shot sources are one `POLL_ADD`, which completes once; a level
-//! source is armed again by the next wait, in the same system call that sleeps.
-//! Edge sources are one multishot `POLL_ADD`.
+//! A level-triggered or one-shot source is one `POLL_ADD`, which completes once. A level-triggered
+//! source is armed again by the next wait, in the system call that sleeps. An edge-triggered source
+//! is one multishot `POLL_ADD`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use std::mem;
 
 use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
-use poll_core::{Event, Mode, RawSource, Ready, Registry, Token};
+use poll_core::{Event, Interest, Mode, RawSource, Readiness, Registry, Token};
 
 use crate::ring::{Completion, Ring};
 use crate::user_data::UserData;
@@ -18,34 +18,38 @@ use crate::user_data::UserData;
 /// The registrations and their polls.
 #[derive(Debug, Default)]
 pub(crate) struct Polls {
+    /// The registrations.
     watches: Registry<Watch>,
-    /// Registrations to look at before the next wait.
+    /// Registrations whose wanted poll may differ from the armed one.
     changed: VecDeque<Token>,
-    /// The poll in flight of one of them may not be what is wanted.
+    /// One of them has an armed poll that may have to be removed.
     outdated: bool,
+    /// The numbers of polls in flight.
     slots: Slots,
-    /// Polls that nobody wants any more and that the ring has not been told to end.
-    leaving: Vec<Armed>,
-    /// A [`HEARSAY`] result is to be checked.
-    doubts: bool,
-    /// Counts waits, to tell a second event of one source in the same wait.
-    turn: u64,
+    /// Polls in flight whose removal is not queued yet.
+    removals: Vec<Armed>,
+    /// An [`UNVERIFIED`] result is to be checked by a new poll.
+    needs_repoll: bool,
+    /// The number of the current wait: several events of a source in one wait are merged.
+    wait: u64,
 }
 
 /// A registration.
 #[derive(Debug)]
 struct Watch {
-    wanted: Ready,
+    /// The interest; empty after a one-shot event or a failed poll.
+    wanted: Interest,
     mode: Mode,
+    /// The poll in flight.
     armed: Option<Armed>,
-    /// The poll in flight is to be replaced even if it is what is wanted: an edge
-    /// that has passed shows only to a new one.
+    /// The armed poll is to be replaced even if it is the wanted one: only a new poll reports an
+    /// edge that has passed.
     renew: bool,
-    /// The poll in flight was started to check a [`HEARSAY`] result.
-    checking: bool,
-    /// Is in [`Polls::changed`].
+    /// The armed poll verifies an [`UNVERIFIED`] result.
+    verifying: bool,
+    /// The registration is in [`Polls::changed`].
     queued: bool,
-    /// The turn of the last event, and where it is in that wait's list.
+    /// The wait that reported the last event, and the event's index in the list of that wait.
     reported: (u64, usize),
 }
 
@@ -53,10 +57,10 @@ struct Watch {
 #[derive(Clone, Copy, Debug)]
 struct Armed {
     slot: u32,
-    what: Poll,
+    poll: Poll,
 }
 
-/// What a poll looks for.
+/// The arguments of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Poll {
     events: u32,
@@ -64,30 +68,30 @@ struct Poll {
 }
 
 impl Watch {
-    /// The poll that should be in flight.
-    fn goal(&self) -> Option<Poll> {
+    /// The poll that should be armed.
+    fn wanted_poll(&self) -> Option<Poll> {
         let events = to_poll(self.wanted);
         (events != 0).then_some(Poll { events, multishot: self.mode == Mode::Edge })
     }
 
-    /// Adds what a poll has seen to `events`, once a source and turn.
-    fn report(&mut self, token: Token, result: i32, turn: u64, events: &mut Vec<Event>) {
-        let seen = u32::try_from(result).map_or(Ready::ERROR, from_poll);
+    /// Adds a poll's result to `events`, as one event for each source and wait.
+    fn report(&mut self, token: Token, result: i32, wait: u64, events: &mut Vec<Event>) {
+        let seen = u32::try_from(result).map_or(Readiness::ERROR, from_poll);
         let ready = self.wanted.report(seen);
         if ready.is_empty() {
             return;
         }
         if self.mode == Mode::Oneshot || result < 0 {
-            self.wanted = Ready::NONE;
+            self.wanted = Interest::NONE;
         }
         let (reported, index) = self.reported;
-        if reported == turn
+        if reported == wait
             && let Some(Event::Ready { ready: before, .. }) = events.get_mut(index)
         {
             *before |= ready;
             return;
         }
-        self.reported = (turn, events.len());
+        self.reported = (wait, events.len());
         events.push(Event::Ready { token, ready });
     }
 }
@@ -97,7 +101,7 @@ impl Polls {
         &mut self,
         token: Token,
         source: RawSource,
-        wanted: Ready,
+        wanted: Interest,
         mode: Mode,
     ) -> io::Result<()> {
         let watch = Watch {
@@ -105,7 +109,7 @@ impl Polls {
             mode,
             armed: None,
             renew: false,
-            checking: false,
+            verifying: false,
             queued: false,
             reported: (0, 0),
         };
@@ -114,7 +118,7 @@ impl Polls {
         Ok(())
     }
 
-    pub(crate) fn modify(&mut self, token: Token, wanted: Ready, mode: Mode) -> io::Result<()> {
+    pub(crate) fn modify(&mut self, token: Token, wanted: Interest, mode: Mode) -> io::Result<()> {
         let watch = self.watches.get_mut(token)?;
         (watch.wanted, watch.mode) = (wanted, mode);
         watch.renew = mode == Mode::Edge;
@@ -123,47 +127,47 @@ impl Polls {
         Ok(())
     }
 
-    /// Forgets a registration. True if its poll is in flight and holds the source's
-    /// file open: then [`send_off`](Polls::send_off) and enter the ring.
+    /// Removes a registration. Returns true if its poll is in flight and holds the source's file
+    /// open: the caller then calls [`submit_removals`](Polls::submit_removals) and enters the ring.
     pub(crate) fn deregister(&mut self, token: Token) -> io::Result<bool> {
         let (_, watch) = self.watches.remove(token)?;
         if let Some(armed) = watch.armed {
-            self.slots.disown(armed.slot);
-            self.leaving.push(armed);
+            self.slots.orphan(armed.slot);
+            self.removals.push(armed);
         }
         Ok(watch.armed.is_some())
     }
 
-    /// Queues whatever makes the polls in flight what is wanted.
+    /// Queues the entries that make the armed polls the wanted ones.
     pub(crate) fn flush(&mut self, ring: &mut Ring) -> io::Result<()> {
         if mem::take(&mut self.outdated) {
             for &token in &self.changed {
                 if let Some((_, watch)) = self.watches.find(token)
                     && let Some(armed) = watch.armed
-                    && (watch.renew || watch.goal() != Some(armed.what))
+                    && (watch.renew || watch.wanted_poll() != Some(armed.poll))
                 {
-                    self.slots.disown(armed.slot);
-                    self.leaving.push(armed);
+                    self.slots.orphan(armed.slot);
+                    self.removals.push(armed);
                     watch.armed = None;
                 }
             }
         }
-        // Ends go before beginnings, and the youngest poll first: that is the order in
-        // which the kernel looks for them.
-        self.send_off(ring)?;
+        // Removals go first, and the youngest poll first among them: the kernel searches its lists
+        // in that order.
+        self.submit_removals(ring)?;
         while let Some(&token) = self.changed.front() {
-            // Deregistered since, perhaps.
+            // The source may have been deregistered since.
             if let Some((source, watch)) = self.watches.find(token) {
                 if watch.armed.is_none()
-                    && let Some(what) = watch.goal()
+                    && let Some(poll) = watch.wanted_poll()
                 {
                     let slot = self.slots.take(token);
                     // SAFETY: a poll points to no memory.
-                    if let Err(error) = unsafe { ring.push(&add(source, what, slot)) } {
+                    if let Err(error) = unsafe { ring.push(&add(source, poll, slot)) } {
                         self.slots.free(slot);
                         return Err(error);
                     }
-                    watch.armed = Some(Armed { slot, what });
+                    watch.armed = Some(Armed { slot, poll });
                 }
                 (watch.renew, watch.queued) = (false, false);
             }
@@ -172,38 +176,37 @@ impl Polls {
         Ok(())
     }
 
-    /// True if a [`flush`](Polls::flush) has something to queue, or may have.
-    pub(crate) fn has_changes(&self) -> bool {
-        !self.changed.is_empty() || !self.leaving.is_empty()
+    /// True if the next [`flush`](Polls::flush) may queue entries.
+    pub(crate) fn has_unflushed_changes(&self) -> bool {
+        !self.changed.is_empty() || !self.removals.is_empty()
     }
 
-    /// Queues the ends of polls that nobody wants any more.
-    pub(crate) fn send_off(&mut self, ring: &mut Ring) -> io::Result<()> {
-        while let Some(&armed) = self.leaving.last() {
-            ring.push_quietly(remove(armed))?;
-            self.leaving.pop();
+    /// Queues the removal of polls that are no longer wanted.
+    pub(crate) fn submit_removals(&mut self, ring: &mut Ring) -> io::Result<()> {
+        while let Some(&armed) = self.removals.last() {
+            ring.push_ignored(remove(armed))?;
+            self.removals.pop();
         }
         Ok(())
     }
 
-    /// How many completions are certain to come soon and to say nothing: one for each
-    /// poll that is being ended. A wait for news waits for one more than that.
-    pub(crate) fn noise(&self) -> usize {
-        self.slots.disowned
+    /// The number of completions that will follow soon and report nothing: one for each poll that
+    /// is being removed. A wait for events waits for one more than that.
+    pub(crate) fn expected_removals(&self) -> usize {
+        self.slots.orphaned
     }
 
-    /// True if something was seen that only another look can tell, which the next
-    /// [`flush`](Polls::flush) asks for. Once.
-    pub(crate) fn has_doubts(&mut self) -> bool {
-        mem::take(&mut self.doubts)
+    /// True, once, if the next [`flush`](Polls::flush) queues a poll that verifies a result.
+    pub(crate) fn take_needs_repoll(&mut self) -> bool {
+        mem::take(&mut self.needs_repoll)
     }
 
-    /// A wait begins.
-    pub(crate) fn begin_turn(&mut self) {
-        self.turn += 1;
+    /// Starts a wait.
+    pub(crate) fn begin_wait(&mut self) {
+        self.wait += 1;
     }
 
-    /// A poll has completed: reports it if that is wanted.
+    /// Handles a completion of a poll: reports it if the interest matches.
     pub(crate) fn complete(&mut self, slot: u32, done: Completion, events: &mut Vec<Event>) {
         let Some(token) = self.slots.owner(slot) else {
             if !done.more() {
@@ -216,26 +219,26 @@ impl Polls {
             self.slots.free(slot);
             watch.armed = None;
         }
-        // This backend disowns what it cancels: if a poll is cancelled all the same, the
-        // thread that armed it has ended, and it is armed again like any other.
-        let hearsay = is_hearsay(done.result) && !watch.checking;
-        watch.checking = hearsay;
-        self.doubts |= hearsay;
-        if hearsay {
+        // The polls that this backend cancels have no owner. A cancelled poll with an owner was
+        // cancelled by the end of the thread that armed it: it is armed again like any other.
+        let unverified = is_unverified(done.result) && !watch.verifying;
+        watch.verifying = unverified;
+        self.needs_repoll |= unverified;
+        if unverified {
             watch.renew = watch.armed.is_some();
         } else if done.result != -libc::ECANCELED {
-            watch.report(token, done.result, self.turn, events);
+            watch.report(token, done.result, self.wait, events);
         }
-        if watch.renew || watch.goal() != watch.armed.map(|armed| armed.what) {
+        if watch.renew || watch.wanted_poll() != watch.armed.map(|armed| armed.poll) {
             self.outdated |= watch.armed.is_some();
             queue(&mut self.changed, token, watch);
         }
     }
 
-    /// The ring is gone, and all polls with it: arms everything again.
-    pub(crate) fn start_over(&mut self) {
+    /// Arms every source again on a new ring: the old one is gone, and all its polls.
+    pub(crate) fn restart(&mut self) {
         self.slots = Slots::default();
-        self.leaving.clear();
+        self.removals.clear();
         for (token, _, watch) in self.watches.iter_mut() {
             watch.armed = None;
             queue(&mut self.changed, token, watch);
@@ -249,13 +252,14 @@ fn queue(changed: &mut VecDeque<Token>, token: Token, watch: &mut Watch) {
     }
 }
 
-/// Numbers for polls in flight. One is free again only after the poll's last completion.
+/// Numbers for polls in flight. A number is free again only after the poll's last completion.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Who hears of the poll; nobody if it is being ended.
+    /// The registration of each poll; `None` if the poll is being removed.
     owners: Vec<Option<Token>>,
     free: Vec<u32>,
-    disowned: usize,
+    /// The number of polls that are being removed.
+    orphaned: usize,
 }
 
 impl Slots {
@@ -272,73 +276,78 @@ impl Slots {
         self.owners.get(slot as usize).copied().flatten()
     }
 
-    fn disown(&mut self, slot: u32) {
+    fn orphan(&mut self, slot: u32) {
         self.owners[slot as usize] = None;
-        self.disowned += 1;
+        self.orphaned += 1;
     }
 
     fn free(&mut self, slot: u32) {
         if self.owners[slot as usize].take().is_none() {
-            self.disowned -= 1;
+            self.orphaned -= 1;
         }
         self.free.push(slot);
     }
 }
 
-fn add(source: RawSource, what: Poll, slot: u32) -> squeue::Entry {
-    opcode::PollAdd::new(Fd(source.fd()), what.events)
-        .multi(what.multishot)
+fn add(source: RawSource, poll: Poll, slot: u32) -> squeue::Entry {
+    opcode::PollAdd::new(Fd(source.fd()), poll.events)
+        .multi(poll.multishot)
         .build()
         .user_data(UserData::Poll(slot).to_u64())
 }
 
 fn remove(armed: Armed) -> squeue::Entry {
     let target = UserData::Poll(armed.slot).to_u64();
-    if armed.what.multishot {
-        // `POLL_REMOVE` fails with `EALREADY` if an event is on its way, and the poll
-        // stays; a cancel marks it, and it ends after the event.
+    if armed.poll.multishot {
+        // `POLL_REMOVE` fails with `EALREADY` while an event is being delivered, and the poll
+        // stays. A cancel marks the poll, which then ends after the event.
         opcode::AsyncCancel::new(target).build()
     } else {
         opcode::PollRemove::new(target).build()
     }
 }
 
-const MAP: [(i16, Ready); 7] = [
-    (libc::POLLIN, Ready::READ),
-    (libc::POLLOUT, Ready::WRITE),
-    (libc::POLLPRI, Ready::PRIORITY),
-    (libc::POLLRDHUP, Ready::DISCONNECT),
-    (libc::POLLHUP, Ready::HANGUP),
-    (libc::POLLERR, Ready::ERROR),
-    (libc::POLLNVAL, Ready::ERROR),
+const MAP: [(i16, Readiness); 7] = [
+    (libc::POLLIN, Readiness::READ),
+    (libc::POLLOUT, Readiness::WRITE),
+    (libc::POLLPRI, Readiness::PRIORITY),
+    (libc::POLLRDHUP, Readiness::DISCONNECT),
+    (libc::POLLHUP, Readiness::HANGUP),
+    (libc::POLLERR, Readiness::ERROR),
+    (libc::POLLNVAL, Readiness::ERROR),
 ];
 
-/// A bit that no socket ever is, but that all of them say when data arrives, urgent or
-/// not. The kernel reports what was said, without a look at the socket, and nothing at
-/// all to a poll for `POLLPRI` alone. So polls for `POLLPRI` also ask for this bit, and
-/// where it comes back, a new poll looks at the socket.
-const HEARSAY: u32 = libc::POLLRDBAND as u32;
+/// `POLLRDBAND` is in every socket's wake mask but never in its poll mask, so its presence means
+/// that the kernel took the result from the wake-up and did not poll the socket again.
+///
+/// The wake mask is the same for ordinary and urgent data, and a poll for `POLLPRI` alone gets no
+/// wake-up from it. So polls for `POLLPRI` also ask for this bit, and a result with this bit is
+/// verified by a new poll.
+const UNVERIFIED: u32 = libc::POLLRDBAND as u32;
 
-/// True if a poll's result is what was said and not what is.
-fn is_hearsay(result: i32) -> bool {
-    u32::try_from(result).is_ok_and(|bits| bits & HEARSAY != 0)
+/// True if a poll's result comes from a wake-up, without a second poll of the socket.
+fn is_unverified(result: i32) -> bool {
+    u32::try_from(result).is_ok_and(|bits| bits & UNVERIFIED != 0)
 }
 
-/// What to poll for; 0 for an interest in nothing. Hang-ups and errors come unasked.
-pub(crate) fn to_poll(interest: Ready) -> u32 {
-    if interest == Ready::READ {
-        return libc::POLLIN as u32; // Mostly.
+/// The poll mask of an interest; 0 if it is empty. Hang-ups and errors are always reported.
+pub(crate) fn to_poll(interest: Interest) -> u32 {
+    if interest == Interest::READ {
+        return libc::POLLIN as u32; // The most frequent case.
     }
-    let asked = interest & Ready::INTEREST;
-    let bits = MAP.iter().filter(|(_, ready)| asked.contains(*ready)).map(|(bit, _)| bit);
-    let hearsay = if asked.contains(Ready::PRIORITY) { HEARSAY } else { 0 };
-    bits.fold(hearsay, |all, &bit| all | bit as u32)
+    let interest = interest & Interest::all();
+    let bits = MAP
+        .iter()
+        .filter(|(_, ready)| interest.to_readiness().contains(*ready))
+        .map(|(bit, _)| bit);
+    let unverified = if interest.contains(Interest::PRIORITY) { UNVERIFIED } else { 0 };
+    bits.fold(unverified, |all, &bit| all | bit as u32)
 }
 
-/// What a poll has seen.
-pub(crate) fn from_poll(bits: u32) -> Ready {
+/// The readiness of a poll's result.
+pub(crate) fn from_poll(bits: u32) -> Readiness {
     if bits == libc::POLLIN as u32 {
-        return Ready::READ; // Mostly.
+        return Readiness::READ; // The most frequent case.
     }
     MAP.iter().filter(|(bit, _)| bits & *bit as u32 != 0).map(|(_, ready)| *ready).collect()
 }
@@ -348,39 +357,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_survive_the_flag_map() {
-        for ready in Ready::INTEREST.iter() {
-            assert_eq!(from_poll(to_poll(ready)), ready);
+    fn flag_map_round_trips() {
+        for ready in Interest::all().iter() {
+            assert_eq!(from_poll(to_poll(ready)), ready.to_readiness());
         }
-        assert_eq!(from_poll(libc::POLLHUP as u32), Ready::HANGUP);
-        assert_eq!(from_poll(libc::POLLERR as u32), Ready::ERROR);
-        assert_eq!(from_poll(libc::POLLNVAL as u32), Ready::ERROR);
+        assert_eq!(from_poll(libc::POLLHUP as u32), Readiness::HANGUP);
+        assert_eq!(from_poll(libc::POLLERR as u32), Readiness::ERROR);
+        assert_eq!(from_poll(libc::POLLNVAL as u32), Readiness::ERROR);
     }
 
     #[test]
-    fn only_polls_for_priority_listen_to_hearsay() {
-        assert!(is_hearsay(to_poll(Ready::PRIORITY) as i32));
-        assert!(!is_hearsay(to_poll(Ready::INTEREST - Ready::PRIORITY) as i32));
-        assert!(!is_hearsay(-libc::EBADF));
+    fn only_polls_for_priority_can_be_unverified() {
+        assert!(is_unverified(to_poll(Interest::PRIORITY) as i32));
+        assert!(!is_unverified(to_poll(Interest::all() - Interest::PRIORITY) as i32));
+        assert!(!is_unverified(-libc::EBADF));
     }
 
     #[test]
-    fn failures_are_never_asked_for() {
-        assert_eq!(to_poll(Ready::HANGUP | Ready::ERROR), 0);
-        assert_eq!(to_poll(Ready::READ | Ready::ERROR), libc::POLLIN as u32);
+    fn hangup_and_error_are_not_in_the_poll_mask() {
+        assert_eq!(to_poll(Interest::NONE), 0);
+        assert_eq!(to_poll(Interest::READ), libc::POLLIN as u32);
     }
 
     #[test]
-    fn a_slot_is_free_only_after_the_last_completion() {
+    fn slot_is_reused_only_after_the_last_completion() {
         let mut slots = Slots::default();
         let first = slots.take(Token::new(0, 0));
-        slots.disown(first);
-        assert_eq!(slots.disowned, 1);
+        slots.orphan(first);
+        assert_eq!(slots.orphaned, 1);
         let second = slots.take(Token::new(0, 1));
         assert_ne!(first, second);
         assert_eq!(slots.owner(first), None);
         slots.free(first);
-        assert_eq!(slots.disowned, 0);
+        assert_eq!(slots.orphaned, 0);
         assert_eq!(slots.take(Token::new(1, 0)), first);
         assert_eq!(slots.owner(second), Some(Token::new(0, 1)));
     }

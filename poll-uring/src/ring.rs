@@ -1,4 +1,4 @@
-//! The ring itself: setup, probe, push, enter, and letting go.
+//! The ring: pushing entries, entering the kernel, taking completions, and closing.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, Read};
@@ -6,29 +6,25 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use io_uring::types::{SubmitArgs, Timespec};
-use io_uring::{Builder, EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue};
 use poll_core::OpKind;
 
+use crate::setup::{self, Created};
+use crate::trial::{self, Refused};
 use crate::user_data::UserData;
-use crate::{ops, refusal};
+use crate::{entries, setup_error, zero_copy};
 
-/// The largest submission queue that the kernel makes.
-const MAX_ENTRIES: u32 = 1 << 15;
-/// Completions per submission entry, 16 bytes each. Polls and multishot operations
-/// complete without having been submitted anew. And the kernel makes its table of polls
-/// by this number: 256 lists, which is the most there are, for 8,192.
-const CQ_FACTOR: u32 = 32;
-/// How often the kernel may refuse entries for want of memory (`EAGAIN`, `EBUSY`)
-/// before that becomes an error, a millisecond each.
-const MAX_REFUSALS: u32 = 100;
-/// Timeouts beyond this many seconds are one: the kernel's count is signed.
-const FOR_EVER: u64 = 1 << 40;
+/// How often `io_uring_enter` is tried again, a millisecond apart, when the kernel lacks memory
+/// for entries (`EAGAIN`, `EBUSY`), before that becomes an error.
+const MAX_RETRIES: u32 = 100;
+/// The longest timeout: the kernel's seconds are signed.
+const MAX_TIMEOUT_SECS: u64 = 1 << 40;
 
-/// One completion.
+/// A completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
     pub(crate) user_data: UserData,
@@ -38,18 +34,18 @@ pub(crate) struct Completion {
 }
 
 impl Completion {
-    /// An end that the kernel does not tell.
-    pub(crate) fn of(user_data: UserData, result: i32) -> Completion {
+    /// A completion that does not come from the kernel.
+    pub(crate) fn synthetic(user_data: UserData, result: i32) -> Completion {
         Completion { user_data, result, flags: 0 }
     }
 
-    /// The same entry will complete again.
+    /// True if the same entry will complete again.
     pub(crate) fn more(&self) -> bool {
         cqueue::more(self.flags)
     }
 
-    /// There is room left in the buffer, where the kernel goes on.
-    pub(crate) fn buffer_goes_on(&self) -> bool {
+    /// True if the kernel will fill the rest of the provided buffer.
+    pub(crate) fn buffer_more(&self) -> bool {
         cqueue::buffer_more(self.flags)
     }
 
@@ -66,172 +62,200 @@ impl From<cqueue::Entry> for Completion {
     }
 }
 
-/// An `io_uring` and what is known about it.
+/// An `io_uring` instance and its capabilities.
 pub(crate) struct Ring {
-    /// Dropped by hand: in a forked child its memory is not there to be unmapped.
+    /// Dropped by hand: a forked child must not unmap it, as its memory is not mapped there.
     uring: ManuallyDrop<IoUring>,
+    /// The operations that the kernel implements.
     probe: Probe,
-    /// A bit for each kind of operation that the kernel performs.
-    performs: u64,
-    /// How many entries were ever pushed, modulo 2³².
+    /// What rings of the creating thread may not do.
+    refused: Refused,
+    /// A bit for each kind of operation that this ring performs.
+    supported: u64,
+    /// The number of entries ever pushed, modulo 2³².
     pushed: u32,
-    /// How many of them the kernel has taken.
+    /// The number of entries that the kernel has taken, modulo 2³².
     submitted: u32,
+    /// The flags of every `io_uring_enter`; see [`enter_flags`].
+    enter_flags: EnterFlags,
     /// False for a `SINGLE_ISSUER` ring that no thread owns yet.
     enabled: bool,
-    /// Completions taken out of the ring to make room, to be told before its own.
-    stash: VecDeque<Completion>,
-    /// See [`Ring::tether`].
-    tether: Option<PipeReader>,
-    /// Dropping must outlast whatever is in flight.
-    outlast: bool,
-    /// The value of [`FORKS`] in the process that made the ring.
+    /// Completions that were moved out of a full queue, and synthetic ones. They are older than
+    /// those in the queue.
+    backlog: VecDeque<Completion>,
+    /// See [`Ring::ensure_exit_pipe`].
+    exit_pipe: Option<PipeReader>,
+    /// See [`Ring::drain_on_drop`].
+    drain_on_drop: Option<Vec<RawFd>>,
+    /// The value of [`FORKS`] in the process that created the ring.
     process: u32,
 }
 
 impl Ring {
-    /// Makes a ring in the best way that this kernel has.
+    /// Creates a ring with the best flags that this kernel has.
     pub(crate) fn new(entries: u32) -> io::Result<Ring> {
-        let entries = entries.clamp(1, MAX_ENTRIES);
-        let (uring, enabled) = setup(entries).map_err(refusal::explain)?;
+        let refused = trial::refused_here()?;
+        Ring::from_created(setup::create(entries)?, refused)
+    }
+
+    fn from_created(created: Created, refused: Refused) -> io::Result<Ring> {
+        let Created { uring, enabled } = created;
         let params = uring.params();
         if !params.is_feature_ext_arg() || !params.is_feature_nodrop() {
-            return Err(refusal::too_old());
+            return Err(setup_error::too_old());
         }
         let mut probe = Probe::new();
-        uring.submitter().register_probe(&mut probe).map_err(refusal::explain)?;
-        let performed = OpKind::ALL.iter().filter(|&&kind| ops::supports(&probe, kind));
-        let performs = performed.fold(0, |all, &kind| all | bit(kind));
+        uring.submitter().register_probe(&mut probe).map_err(setup_error::explain)?;
+        let implemented = OpKind::ALL.iter().filter(|&&kind| entries::supports(&probe, kind));
+        let implemented = implemented.fold(0, |all, &kind| all | bit(kind));
+        let enter_flags = enter_flags(params.is_feature_no_iowait());
         Ok(Ring {
             uring: ManuallyDrop::new(uring),
             probe,
-            performs,
+            refused,
+            supported: implemented & !refused.kinds,
             pushed: 0,
             submitted: 0,
+            enter_flags,
             enabled,
-            stash: VecDeque::new(),
-            tether: None,
-            outlast: false,
+            backlog: VecDeque::new(),
+            exit_pipe: None,
+            drain_on_drop: None,
             process: this_process(),
         })
     }
 
-    /// True if the kernel has this operation.
-    pub(crate) fn has(&self, opcode: u8) -> bool {
-        self.probe.is_supported(opcode)
+    /// True if this ring performs operations of this kind.
+    pub(crate) fn supports(&self, kind: OpKind) -> bool {
+        self.supported & bit(kind) != 0
     }
 
-    /// True if the kernel performs operations of this kind.
-    pub(crate) fn performs(&self, kind: OpKind) -> bool {
-        self.performs & bit(kind) != 0
+    /// True if a poll can report many times. `IORING_POLL_ADD_MULTI` has no feature bit; resource
+    /// tagging came with the same release, Linux 5.13.
+    pub(crate) fn has_multishot_poll(&self) -> bool {
+        self.uring.params().is_feature_resource_tagging()
     }
 
-    /// The number of the entry that is pushed next.
+    /// True if one cancel can match every request. `IORING_ASYNC_CANCEL_ANY` and `IORING_OP_SOCKET`
+    /// came with the same release, Linux 5.19.
+    pub(crate) fn has_cancel_any(&self) -> bool {
+        self.probe.is_supported(opcode::Socket::CODE)
+    }
+
+    /// True if sends need not copy (6.0).
+    pub(crate) fn has_zero_copy(&self) -> bool {
+        self.probe.is_supported(opcode::SendZc::CODE) && !self.refused.zero_copy
+    }
+
+    /// True if completions can signal an eventfd.
+    pub(crate) fn has_eventfd(&self) -> bool {
+        !self.refused.eventfd
+    }
+
+    /// The number of submission entries.
+    pub(crate) fn entries(&self) -> u32 {
+        self.uring.params().sq_entries()
+    }
+
+    /// The sequence number of the entry that is pushed next.
     pub(crate) fn next_number(&self) -> u32 {
         self.pushed
     }
 
-    /// True if the kernel has not seen the entry of that number.
+    /// True if the kernel has not taken the entry with this sequence number.
     pub(crate) fn is_unsubmitted(&self, number: u32) -> bool {
         let age = self.pushed.wrapping_sub(number);
         (1..=self.pushed.wrapping_sub(self.submitted)).contains(&age)
     }
 
-    /// True if there are entries that the kernel has not seen.
+    /// True if there are entries that the kernel has not taken.
     pub(crate) fn has_unsubmitted(&self) -> bool {
         self.pushed != self.submitted
     }
 
-    /// True if a poll can report many times. Both came with Linux 5.13.
-    pub(crate) fn has_multishot_poll(&self) -> bool {
-        self.uring.params().is_feature_resource_tagging()
-    }
-
-    /// True if one cancel can match everything. Both came with Linux 5.19.
-    pub(crate) fn has_cancel_any(&self) -> bool {
-        self.has(opcode::Socket::CODE)
-    }
-
-    fn fd(&self) -> RawFd {
-        self.uring.as_raw_fd()
-    }
-
-    pub(crate) fn entries(&self) -> u32 {
-        self.uring.params().sq_entries()
-    }
-
-    /// True in a forked child. The ring's memory is not mapped there (`MADV_DONTFORK`):
-    /// two processes that write to one queue would corrupt it.
+    /// True in a forked child. The ring's memory is not mapped there (`MADV_DONTFORK`): two
+    /// processes that write to one queue would corrupt it.
     #[inline]
     pub(crate) fn is_of_another_process(&self) -> bool {
         self.process != FORKS.load(Ordering::Relaxed)
     }
 
-    /// Queues an entry. The kernel learns of it at the next [`enter`](Ring::enter), or
-    /// now if the queue is full.
+    /// Fails in a forked child.
+    pub(crate) fn check_process(&self) -> io::Result<()> {
+        if self.is_of_another_process() { Err(setup_error::forked()) } else { Ok(()) }
+    }
+
+    /// Queues an entry. It reaches the kernel at the next [`enter`](Ring::enter), or now if the
+    /// queue is full.
     ///
     /// # Safety
     ///
-    /// What the entry points to must stay valid until its last completion.
+    /// The memory that the entry points to must stay valid until its last completion.
     pub(crate) unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         self.check_process()?;
         loop {
-            // SAFETY: the caller keeps what the entry points to.
+            // SAFETY: the caller keeps the entry's memory valid until its last completion.
             if unsafe { self.uring.submission().push(entry) }.is_ok() {
                 self.pushed = self.pushed.wrapping_add(1);
                 return Ok(());
             }
             self.enter(0, None)?;
             if 2 * self.visible() > self.uring.params().cq_entries() as usize {
-                self.stash(); // Pushing goes on, and nobody reaps meanwhile.
+                self.fill_backlog(); // The caller goes on pushing without taking completions.
             }
         }
     }
 
-    /// Queues an entry whose completion interests nobody, and that points to no memory.
-    pub(crate) fn push_quietly(&mut self, entry: squeue::Entry) -> io::Result<()> {
-        let mut entry = entry.user_data(UserData::Nobody.to_u64());
-        if self.uring.params().is_feature_skip_cqe_on_success() {
+    /// Queues an entry that points to no memory and whose completion is ignored. A success posts no
+    /// completion where the kernel can omit it (5.17).
+    pub(crate) fn push_ignored(&mut self, entry: squeue::Entry) -> io::Result<()> {
+        let mut entry = entry.user_data(UserData::Ignored.to_u64());
+        if self.uring.params().is_feature_skip_cqe_on_success() && !self.refused.skip_success {
             entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
         }
-        // SAFETY: the entry points to no memory.
+        // SAFETY: the caller builds only removals and cancels, which point to no memory.
         unsafe { self.push(&entry) }
     }
 
-    /// Submits all that was pushed and waits for `want` completions. One system call;
-    /// none if there is nothing to submit, to run or to wait for.
+    /// Adds a completion that does not come from the kernel.
+    pub(crate) fn push_synthetic(&mut self, completion: Completion) {
+        self.backlog.push_back(completion);
+    }
+
+    /// Submits all pushed entries and waits for `want` completions, in one system call. Makes no
+    /// call if there is nothing to submit, to run or to wait for.
     ///
-    /// False if there are fewer: the time is over, or a signal has come. (The kernel
-    /// tells which only if there was nothing to submit.)
+    /// Returns false if there are fewer completions: the timeout has expired, or a signal was
+    /// delivered. (The kernel distinguishes them only if there was nothing to submit.)
     pub(crate) fn enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<bool> {
         self.check_process()?;
-        // The kernel waits for no more than what the queue can hold.
+        // The kernel waits for at most as many as the queue can hold.
         let want = want.min(self.uring.params().cq_entries() as usize);
-        let mut refusals = 0;
+        let mut retries = 0;
         loop {
             let queued = self.uring.submission().len();
-            if queued == 0 && !self.has_work() && self.visible() >= want {
+            if queued == 0 && !self.has_deferred() && self.visible() >= want {
                 return Ok(true);
             }
             self.enable()?;
-            let entered = self.enter_once(queued, want.saturating_sub(self.stash.len()), timeout);
+            let entered = self.enter_once(queued, want.saturating_sub(self.backlog.len()), timeout);
             if let Ok(submitted) = entered {
                 self.submitted = self.submitted.wrapping_add(submitted as u32);
             }
             match entered {
-                // The kernel stopped early and did not wait: the rest goes in again.
+                // The kernel stopped early and did not wait: submit the remaining entries.
                 Ok(submitted) if submitted < queued => continue,
                 Ok(_) => return Ok(self.visible() >= want),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR | libc::ETIME) => return Ok(self.visible() >= want),
-                    Some(libc::EAGAIN | libc::EBUSY) if refusals < MAX_REFUSALS => {
-                        // It has too many completions to tell, or no memory for entries:
-                        // take what there is. The caller comes back for the rest.
-                        self.stash();
-                        if want > 0 && !self.stash.is_empty() {
+                    Some(libc::EAGAIN | libc::EBUSY) if retries < MAX_RETRIES => {
+                        // The completion queue has overflowed, or there is no memory for entries:
+                        // empty the queue. The caller enters again for the remaining entries.
+                        self.fill_backlog();
+                        if want > 0 && !self.backlog.is_empty() {
                             return Ok(true);
                         }
-                        refusals += 1;
+                        retries += 1;
                         thread::sleep(Duration::from_millis(1));
                     }
                     _ => return Err(error),
@@ -240,52 +264,25 @@ impl Ring {
         }
     }
 
-    /// Takes so many completions, or all that there are.
-    pub(crate) fn completions(&mut self, most: usize) -> impl Iterator<Item = Completion> + '_ {
-        let stashed = self.stash.len().min(most);
-        let queued = self.uring.completion().map(Completion::from).take(most - stashed);
-        self.stash.drain(..stashed).chain(queued)
+    /// Takes up to `limit` completions.
+    pub(crate) fn completions(&mut self, limit: usize) -> impl Iterator<Item = Completion> + '_ {
+        let first = self.backlog.len().min(limit);
+        let queued = self.uring.completion().map(Completion::from).take(limit - first);
+        self.backlog.drain(..first).chain(queued)
     }
 
-    /// Has `eventfd` rung by every completion, and by what will be one once entered.
+    /// True if the next [`enter`](Ring::enter) returns completions without sleeping.
+    pub(crate) fn has_completions(&mut self) -> bool {
+        self.has_deferred() || self.visible() > 0
+    }
+
+    /// Signals `eventfd` at every completion, and when there is deferred work that will complete.
     pub(crate) fn register_eventfd(&self, eventfd: RawFd) -> io::Result<()> {
         self.check_process()?;
         self.uring.submitter().register_eventfd(eventfd)
     }
 
-    /// Adds an end that the kernel does not tell.
-    pub(crate) fn tell(&mut self, completion: Completion) {
-        self.stash.push_back(completion);
-    }
-
-    /// Ties the end of the ring to a pipe, before the first operation is submitted.
-    ///
-    /// A closed ring ends its requests in the kernel's own time, and no other thread
-    /// than its owner may ask it to or wait for it. So a ring that has an owner also
-    /// holds, as a registered file, the only writing end of a pipe: the kernel puts
-    /// it after the last request, and then the reading end sees the end of file.
-    #[inline]
-    pub(crate) fn tether(&mut self) -> io::Result<()> {
-        if self.tether.is_some() { Ok(()) } else { self.make_tether() }
-    }
-
-    #[cold]
-    fn make_tether(&mut self) -> io::Result<()> {
-        self.check_process()?;
-        if self.uring.params().is_setup_single_issuer() {
-            let (read, write) = io::pipe()?;
-            self.uring.submitter().register_files(&[write.as_raw_fd()])?;
-            self.tether = Some(read);
-        }
-        Ok(())
-    }
-
-    /// From now on, dropping the ring waits until the kernel has let go of all memory.
-    pub(crate) fn outlast(&mut self) {
-        self.outlast = true;
-    }
-
-    /// Shares `count` entries from `entries` on with the kernel, as buffer group `group`.
+    /// Shares `count` entries from address `entries` on with the kernel, as buffer group `group`.
     ///
     /// # Safety
     ///
@@ -298,17 +295,47 @@ impl Ring {
         flags: u16,
     ) -> io::Result<()> {
         self.check_process()?;
-        // SAFETY: the caller keeps the entries.
+        // SAFETY: the caller keeps the entries allocated until the ring is closed.
         unsafe { self.uring.submitter().register_buf_ring_with_flags(entries, count, group, flags) }
     }
 
-    /// Ends what [`Ring::register_buffers`] began.
+    /// Undoes [`Ring::register_buffers`].
     pub(crate) fn unregister_buffers(&self, group: u16) -> io::Result<()> {
         self.check_process()?;
         self.uring.submitter().unregister_buf_ring(group)
     }
 
-    /// One `io_uring_enter`. Always `GETEVENTS`, as deferred work runs only with it.
+    /// Registers a pipe's write end with a ring that has an owner, before its first operation. EOF
+    /// on the read end means that the kernel has released every request.
+    ///
+    /// The kernel ends the requests of a closed ring asynchronously, and only the owning thread may
+    /// enter the ring to wait for that. The pipe lets any thread wait: its only write end is a
+    /// registered file, which the kernel releases after the last request.
+    #[inline]
+    pub(crate) fn ensure_exit_pipe(&mut self) -> io::Result<()> {
+        if self.exit_pipe.is_some() { Ok(()) } else { self.create_exit_pipe() }
+    }
+
+    #[cold]
+    fn create_exit_pipe(&mut self) -> io::Result<()> {
+        self.check_process()?;
+        if self.uring.params().is_setup_single_issuer() {
+            let (read, write) = io::pipe()?;
+            self.uring.submitter().register_files(&[write.as_raw_fd()])?;
+            self.exit_pipe = Some(read);
+        }
+        Ok(())
+    }
+
+    /// Makes dropping the ring wait until the kernel has released all requests and their memory.
+    ///
+    /// `sockets` have [zero-copy sends](crate::zero_copy) in flight: their connections are reset if
+    /// that takes longer than the grace period. They must stay open until the ring is dropped.
+    pub(crate) fn drain_on_drop(&mut self, sockets: Vec<RawFd>) {
+        self.drain_on_drop = Some(sockets);
+    }
+
+    /// One `io_uring_enter`.
     fn enter_once(
         &self,
         queued: usize,
@@ -316,21 +343,21 @@ impl Ring {
         timeout: Option<Duration>,
     ) -> io::Result<usize> {
         let submitter = self.uring.submitter();
-        let (queued, want, flags) = (queued as u32, want as u32, EnterFlags::GETEVENTS);
+        let (queued, want, flags) = (queued as u32, want as u32, self.enter_flags);
         let Some(timeout) = timeout.filter(|_| want > 0) else {
             // SAFETY: no argument is passed.
             return unsafe {
                 submitter.enter::<SubmitArgs<'_, '_>>(queued, want, flags.bits(), None)
             };
         };
-        let seconds = timeout.as_secs().min(FOR_EVER);
+        let seconds = timeout.as_secs().min(MAX_TIMEOUT_SECS);
         let timespec = Timespec::new().sec(seconds).nsec(timeout.subsec_nanos());
         let (args, flags) = (SubmitArgs::new().timespec(&timespec), flags | EnterFlags::EXT_ARG);
-        // SAFETY: `EXT_ARG` says what `args` is, and it outlives the call.
+        // SAFETY: `EXT_ARG` declares the type of `args`, which outlives the call.
         unsafe { submitter.enter(queued, want, flags.bits(), Some(&args)) }
     }
 
-    /// Gives the ring to the thread that first enters it.
+    /// Makes the thread that first enters the ring its owner.
     fn enable(&mut self) -> io::Result<()> {
         if !self.enabled {
             self.uring.submitter().register_enable_rings()?;
@@ -339,46 +366,61 @@ impl Ring {
         Ok(())
     }
 
-    /// True if the next [`enter`](Ring::enter) will find completions at once.
-    pub(crate) fn has_news(&mut self) -> bool {
-        self.has_work() || self.visible() > 0
-    }
-
     /// True if the kernel has completions that are not in the queue yet.
-    fn has_work(&mut self) -> bool {
+    fn has_deferred(&mut self) -> bool {
         let queue = self.uring.submission();
         queue.taskrun() || queue.cq_overflow()
     }
 
+    /// The number of completions that can be taken without a system call.
     fn visible(&mut self) -> usize {
-        self.stash.len() + self.uring.completion().len()
+        self.backlog.len() + self.uring.completion().len()
     }
 
-    fn stash(&mut self) {
-        self.stash.extend(self.uring.completion().map(Completion::from));
+    /// Moves the completions out of the queue.
+    fn fill_backlog(&mut self) {
+        self.backlog.extend(self.uring.completion().map(Completion::from));
     }
 
-    pub(crate) fn check_process(&self) -> io::Result<()> {
-        if self.is_of_another_process() { Err(refusal::forked()) } else { Ok(()) }
+    fn fd(&self) -> RawFd {
+        self.uring.as_raw_fd()
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.is_of_another_process() {
-            // The parent's ring lives on; here there is only a descriptor of it. What is
-            // mapped at its memory's addresses now, if anything, belongs to someone else.
-            // SAFETY: the descriptor is open, and `uring` is never used or dropped again.
+            // The ring belongs to the parent; the child has only a descriptor of it. Its memory is
+            // not mapped here, and other mappings may be at its addresses.
+            // SAFETY: `uring` owns the open descriptor, and is never used or dropped again.
             unsafe { libc::close(self.fd()) };
             return;
         }
-        // SAFETY: dropped here and nowhere else, and not used after.
+        // SAFETY: `drop` runs once, and nothing uses `uring` after this line.
         unsafe { ManuallyDrop::drop(&mut self.uring) };
-        if self.outlast
-            && let Some(tether) = &mut self.tether
-        {
-            // Nobody writes to it. An error could only be a signal: `read_to_end` goes on.
-            let _ = tether.read_to_end(&mut Vec::new());
+        if let (Some(sockets), Some(exit_pipe)) = (&self.drain_on_drop, &mut self.exit_pipe) {
+            if !sockets.is_empty() && !has_ended(exit_pipe, zero_copy::GRACE) {
+                zero_copy::reset_connections(sockets);
+            }
+            // No byte is ever written to it. `read_to_end` retries after signals.
+            let _ = exit_pipe.read_to_end(&mut Vec::new());
+        }
+    }
+}
+
+/// Waits for the end of file of a pipe that carries no bytes. Returns false after `timeout`.
+#[cold]
+fn has_ended(pipe: &PipeReader, timeout: Duration) -> bool {
+    let mut polled = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis() as libc::c_int;
+        // SAFETY: one entry, which outlives the call; `pipe` keeps its descriptor open.
+        if unsafe { libc::poll(&mut polled, 1, left) } > 0 {
+            return true;
+        }
+        if left == 0 {
+            return false;
         }
     }
 }
@@ -394,58 +436,72 @@ impl fmt::Debug for Ring {
     }
 }
 
-const fn bit(kind: OpKind) -> u64 {
+/// The flags of every `io_uring_enter`.
+///
+/// `GETEVENTS` always: deferred task work runs only with it. `NO_IOWAIT` where the kernel has it
+/// (6.15): without it, a thread that sleeps in the ring with requests in flight is accounted as
+/// waiting for a disk. An idle server then shows 100 % iowait, and the frequency governor raises
+/// the clock for it.
+fn enter_flags(no_iowait: bool) -> EnterFlags {
+    let getevents = EnterFlags::GETEVENTS;
+    if no_iowait { getevents | EnterFlags::NO_IOWAIT } else { getevents }
+}
+
+/// The bit of a kind of operation in a set.
+pub(crate) const fn bit(kind: OpKind) -> u64 {
     1 << kind as u32
 }
 
-/// Tries the best flags first. What a kernel does not know is `EINVAL`. True if the
-/// ring is enabled already.
-fn setup(entries: u32) -> io::Result<(IoUring, bool)> {
-    let unknown = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
-    // 6.1. Completions are made when this thread asks for them, without interrupts. The
-    // ring belongs to one thread, which is not known yet: hence disabled.
-    let mut best = common(entries);
-    best.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
-    match best.setup_r_disabled().build(entries) {
-        Err(error) if unknown(&error) => {}
-        other => return Ok((other?, false)),
-    }
-    // 5.19. Completions are made at this thread's next system call, whatever it is.
-    let mut plainer = common(entries);
-    plainer.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
-    match plainer.build(entries) {
-        Err(error) if unknown(&error) => {}
-        other => return Ok((other?, true)),
-    }
-    Ok((common(entries).build(entries)?, true))
-}
-
-fn common(entries: u32) -> Builder {
-    let mut builder = IoUring::builder();
-    builder.dontfork().setup_cqsize((entries * CQ_FACTOR).min(2 * MAX_ENTRIES));
-    builder
-}
-
-/// How many forks lie between the first process that made a ring and this one.
+/// The number of forks between the first process that created a ring and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Tells a forked child from its parent without a system call.
+/// A number that differs between a forked child and its parent, without a system call.
 fn this_process() -> u32 {
-    extern "C" fn in_the_child() {
+    extern "C" fn count_fork() {
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handler only adds to an atomic. If there is no memory to note it,
-        // children are told nothing, and touching the ring there ends them.
-        let _ = unsafe { libc::pthread_atfork(None, None, Some(in_the_child)) };
+        // SAFETY: the handler only adds to an atomic, which a forked child may do. If there is no
+        // memory to register it, a child that uses the ring gets SIGSEGV instead of an error.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
     });
     FORKS.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use io_uring::register::Restriction;
+
     use super::*;
+
+    /// The operations and registrations of a ring that may do nothing else.
+    #[derive(Clone)]
+    pub(crate) struct Allowed {
+        pub(crate) operations: Vec<u8>,
+        pub(crate) registrations: Vec<u8>,
+        pub(crate) flags: squeue::Flags,
+    }
+
+    impl Allowed {
+        fn apply(&self, submitter: &io_uring::Submitter<'_>) -> io::Result<()> {
+            let operations = self.operations.iter().map(|&code| Restriction::sqe_op(code));
+            let registrations = self.registrations.iter().map(|&op| Restriction::register_op(op));
+            let flags = Restriction::sqe_flags_allowed(self.flags.bits());
+            let mut all: Vec<_> = operations.chain(registrations).chain([flags]).collect();
+            submitter.register_restrictions(&mut all)
+        }
+    }
+
+    impl Ring {
+        /// A ring that is restricted, as is every ring of its thread.
+        pub(crate) fn restricted(entries: u32, allowed: &Allowed) -> io::Result<Ring> {
+            let refused = trial::run(|submitter| allowed.apply(submitter))?.check()?;
+            let ring = Ring::from_created(setup::create(entries)?, refused)?;
+            allowed.apply(&ring.uring.submitter())?;
+            Ok(ring)
+        }
+    }
 
     fn nop(ring: &mut Ring) {
         let entry = opcode::Nop::new().build().user_data(UserData::Poll(7).to_u64());
@@ -454,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_submission_queue_loses_nothing() {
+    fn full_submission_queue_loses_no_entry() {
         let mut ring = Ring::new(2).unwrap();
         (0..1000).for_each(|_| nop(&mut ring));
         assert!(ring.enter(1, None).unwrap());
@@ -468,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_do_makes_no_system_call() {
+    fn enter_without_work_makes_no_system_call() {
         let mut ring = Ring::new(2).unwrap();
         assert!(ring.enter(0, None).unwrap());
         // The first system call would have enabled it.
@@ -476,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_cut_short_says_so_even_after_a_submission() {
+    fn expired_timeout_is_reported_even_after_a_submission() {
         let mut ring = Ring::new(2).unwrap();
         nop(&mut ring);
         assert!(!ring.enter(2, Some(Duration::from_millis(1))).unwrap());
@@ -484,8 +540,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_clamped() {
-        assert_eq!(Ring::new(0).unwrap().entries(), 1);
-        assert_eq!(Ring::new(5).unwrap().entries(), 8);
+    fn no_iowait_is_set_exactly_where_the_kernel_has_it() {
+        assert!(enter_flags(true).contains(EnterFlags::GETEVENTS | EnterFlags::NO_IOWAIT));
+        assert_eq!(enter_flags(false), EnterFlags::GETEVENTS);
+        let ring = Ring::new(2).unwrap();
+        let has = ring.uring.params().is_feature_no_iowait();
+        assert_eq!(ring.enter_flags.contains(EnterFlags::NO_IOWAIT), has);
     }
 }

@@ -1,17 +1,16 @@
-//! What a completion is about: the 64 bits that the kernel hands back with it.
+//! `user_data`: the 64 bits that the kernel copies from an entry to its completions.
 //!
-//! An operation has its token, whose bit 63 is clear. With bit 63 set it is the
-//! backend's own: a poll has the number of its slot, which is not given away
-//! again before the poll's last completion, so that no completion can be taken
-//! for that of a later poll.
+//! An operation has its token, whose bit 63 is clear. Bit 63 marks the backend's own entries. A
+//! poll has the number of its slot. The slot is free again only after the poll's last completion,
+//! so no completion can be attributed to a later poll.
 
 use poll_core::Token;
 
-const OURS: u64 = 1 << 63;
-const BELL: u64 = OURS | 1 << 32;
-const NOBODY: u64 = OURS | 2 << 32;
+const INTERNAL: u64 = 1 << 63;
+const WAKER: u64 = INTERNAL | 1 << 32;
+const IGNORED: u64 = INTERNAL | 2 << 32;
 
-/// Who hears of a completion.
+/// The subject of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserData {
     /// An operation.
@@ -19,26 +18,26 @@ pub(crate) enum UserData {
     /// A poll, by its slot.
     Poll(u32),
     /// The poll of the waker's eventfd.
-    Bell,
-    /// A removal or a cancel: what it was aimed at completes by itself.
-    Nobody,
+    Waker,
+    /// A removal or a cancel: its target has a completion of its own.
+    Ignored,
 }
 
 impl UserData {
     pub(crate) const fn to_u64(self) -> u64 {
         match self {
             UserData::Operation(token) => token.to_u64(),
-            UserData::Poll(slot) => OURS | slot as u64,
-            UserData::Bell => BELL,
-            UserData::Nobody => NOBODY,
+            UserData::Poll(slot) => INTERNAL | slot as u64,
+            UserData::Waker => WAKER,
+            UserData::Ignored => IGNORED,
         }
     }
 
     pub(crate) const fn from_u64(bits: u64) -> UserData {
         match bits {
-            BELL => UserData::Bell,
-            NOBODY => UserData::Nobody,
-            _ if bits & OURS != 0 => UserData::Poll(bits as u32),
+            WAKER => UserData::Waker,
+            IGNORED => UserData::Ignored,
+            _ if bits & INTERNAL != 0 => UserData::Poll(bits as u32),
             _ => UserData::Operation(Token::from_u64(bits)),
         }
     }
@@ -49,19 +48,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_survives_the_kernel() {
+    fn encoding_round_trips() {
         let tokens = [Token::new(0, 0), Token::new(u32::MAX, Token::MAX_GENERATION)];
-        let all = [UserData::Bell, UserData::Nobody, UserData::Poll(0), UserData::Poll(u32::MAX)];
+        let all = [UserData::Waker, UserData::Ignored, UserData::Poll(0), UserData::Poll(u32::MAX)];
         for user_data in all.into_iter().chain(tokens.map(UserData::Operation)) {
             assert_eq!(UserData::from_u64(user_data.to_u64()), user_data);
         }
     }
 
     #[test]
-    fn no_two_are_alike() {
+    fn encodings_are_distinct() {
         let all = [
-            UserData::Bell,
-            UserData::Nobody,
+            UserData::Waker,
+            UserData::Ignored,
             UserData::Poll(1),
             UserData::Poll(2),
             UserData::Operation(Token::new(1, 0)),

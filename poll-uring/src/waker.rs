@@ -1,4 +1,4 @@
-//! Waking a wait through an `eventfd(2)` that the ring polls.
+//! The waker: an `eventfd(2)` that the ring polls.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,86 +6,88 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use poll_core::{Doorbell, Wake};
+use poll_core::{Wake, WakeState};
 
 /// Wakes a [`Uring`](crate::Uring).
 ///
-/// It writes to an eventfd if the backend sleeps and only leaves a note if not.
-/// A wake takes no lock and allocates nothing: it may come from a signal handler.
+/// A wake writes to an eventfd if the backend parked, and only sets a flag if not. It takes no lock
+/// and allocates nothing, so a signal handler may call it.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    door: Doorbell,
-    /// What the ring polls.
+    /// The pending flag, and whether the backend parked.
+    state: WakeState,
+    /// The eventfd that the ring polls.
     eventfd: File,
-    /// What pollers outside watch, if there are any; see [`Waker::outside`].
-    outside: OnceLock<File>,
-    /// The backend sleeps, or is about to: pollers outside are not all that is to wake.
-    sleeps: AtomicBool,
+    /// The eventfd that external pollers watch, if there are any; see [`Waker::external`].
+    external: OnceLock<File>,
+    /// The backend parked, or is about to: a wake must signal the ring as well as external pollers.
+    parked: AtomicBool,
 }
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Waker> {
         Ok(Waker(Arc::new(Shared {
-            door: Doorbell::default(),
+            state: WakeState::default(),
             eventfd: eventfd()?,
-            outside: OnceLock::new(),
-            sleeps: AtomicBool::new(false),
+            external: OnceLock::new(),
+            parked: AtomicBool::new(false),
         })))
     }
 
-    /// Before a wait blocks; see [`Doorbell::sleep`].
-    pub(crate) fn sleep(&self) -> bool {
-        // Whoever finds the door asleep finds this, too: the door orders them.
-        self.0.sleeps.store(true, Ordering::Relaxed);
-        self.0.door.sleep()
+    /// Called before a wait blocks; see [`WakeState::prepare_park`]. False if a wake is pending.
+    pub(crate) fn prepare_park(&self) -> bool {
+        // Relaxed: the state that is set next orders both, so a wake that sees it sees this.
+        self.0.parked.store(true, Ordering::Relaxed);
+        self.0.state.prepare_park()
     }
 
-    /// After the system call; see [`Doorbell::wake_up`].
-    pub(crate) fn wake_up(&self) -> bool {
-        self.0.sleeps.store(false, Ordering::Relaxed);
-        self.0.door.wake_up()
+    /// Called after the system call; see [`WakeState::unpark`]. True if a wake was pending.
+    pub(crate) fn unpark(&self) -> bool {
+        self.0.parked.store(false, Ordering::Relaxed);
+        self.0.state.unpark()
     }
 
-    /// Has wakes ring pollers outside; see [`Doorbell::watch`].
-    pub(crate) fn watch(&self) -> bool {
-        self.0.door.watch()
+    /// Makes every wake signal external pollers; see [`WakeState::notify_always`]. True if a wake
+    /// is pending.
+    pub(crate) fn notify_always(&self) -> bool {
+        self.0.state.notify_always()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.0.eventfd.as_raw_fd()
     }
 
-    /// The eventfd for pollers outside, once one was asked for. Wakes ring it, and so
-    /// does the ring that it is registered with.
-    pub(crate) fn outside(&self) -> Option<&File> {
-        self.0.outside.get()
+    /// The eventfd for external pollers, once [`open_external`](Waker::open_external) has created
+    /// it. Wakes signal it, and so do the completions of the ring that it is registered with.
+    pub(crate) fn external(&self) -> Option<&File> {
+        self.0.external.get()
     }
 
-    /// The eventfd for pollers outside.
-    pub(crate) fn open_outside(&self) -> io::Result<&File> {
-        if self.0.outside.get().is_none() {
+    /// The eventfd for external pollers, which the first call creates.
+    pub(crate) fn open_external(&self) -> io::Result<&File> {
+        if self.0.external.get().is_none() {
             let new = eventfd()?;
-            let _ = self.0.outside.set(new);
+            let _ = self.0.external.set(new);
         }
-        Ok(self.0.outside.get().expect("set just now"))
+        Ok(self.0.external.get().expect("set above"))
     }
 
-    /// Makes the eventfd unreadable: a poll that starts anew must not see old rings.
+    /// Resets the eventfd: a new poll must not report old wakes.
     pub(crate) fn drain(&self) {
         drain(&self.0.eventfd);
     }
 
-    /// In a forked child: puts new eventfds under the old numbers, which all clones have.
+    /// Replaces the eventfds in a forked child, under the old numbers, which all clones have.
     pub(crate) fn after_fork(&self) -> io::Result<()> {
         replace(&self.0.eventfd)?;
-        self.outside().map_or(Ok(()), replace)?;
-        if self.wake_up() {
-            // Someone has knocked before the fork: the child's next wait answers. It is
-            // awake now, so that there is nobody to ring.
-            let _ = self.0.door.knock();
+        self.external().map_or(Ok(()), replace)?;
+        if self.unpark() {
+            // A wake was pending before the fork: it stays pending for the child's next wait. The
+            // backend does not sleep, so there is nothing to signal.
+            let _ = self.0.state.set_pending();
         }
         Ok(())
     }
@@ -93,46 +95,50 @@ impl Waker {
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
-        self.0.door.wake_with(|| {
-            let outside = self.outside();
-            outside.map_or(Ok(()), ring)?;
-            if outside.is_none() || self.0.sleeps.load(Ordering::Relaxed) {
-                ring(&self.0.eventfd)?;
+        self.0.state.wake(|| {
+            let external = self.external();
+            external.map_or(Ok(()), signal)?;
+            if external.is_none() || self.0.parked.load(Ordering::Relaxed) {
+                signal(&self.0.eventfd)?;
             }
             Ok(())
         })
     }
 }
 
-pub(crate) fn ring(mut eventfd: &File) -> io::Result<()> {
+/// Makes an eventfd readable.
+pub(crate) fn signal(mut eventfd: &File) -> io::Result<()> {
     match eventfd.write(&1u64.to_ne_bytes()) {
-        // The counter is full: it has been rung more than often enough.
+        // The counter is at its maximum, so the eventfd is readable.
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
         _ => Ok(()),
     }
 }
 
+/// Makes an eventfd unreadable.
 pub(crate) fn drain(mut eventfd: &File) {
-    // It would block if nobody has rung, which is as good.
+    // `WouldBlock`: the eventfd was not signalled.
     let _ = eventfd.read(&mut [0; 8]);
 }
 
+/// Replaces the file behind an eventfd's number by a new eventfd.
 fn replace(old: &File) -> io::Result<()> {
     let new = eventfd()?;
-    // SAFETY: both descriptors are open and owned here; the old one's file is replaced,
-    // its number stays with its owner.
+    // SAFETY: `new` and `old` own their descriptors. The call replaces the file of the old one,
+    // whose number stays with its owner.
     if unsafe { libc::dup3(new.as_raw_fd(), old.as_raw_fd(), libc::O_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())
 }
 
+/// `eventfd(2)`, non-blocking and close-on-exec.
 fn eventfd() -> io::Result<File> {
-    // SAFETY: a call without pointers.
+    // SAFETY: the call takes no pointer.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and has no other owner.
+    // SAFETY: the call has created the descriptor, so it has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }

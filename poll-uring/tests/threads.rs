@@ -1,4 +1,4 @@
-//! A ring belongs to a thread; a backend does not.
+//! Backends that move between threads, and are dropped on another thread than the ring's.
 #![cfg(all(
     target_os = "linux",
     any(
@@ -22,64 +22,64 @@ use common::*;
 use poll_core::{Backend, Event, Mode, Op, OpKind, RawBuf, RawSource, Token};
 
 #[test]
-fn a_backend_that_moves_between_threads_goes_on() {
+fn backend_can_move_between_threads() {
     let Some(mut uring) = uring(8) else { return };
     let (near, mut far) = tcp_pair();
     watch(&mut uring, TOKEN, RawSource::of(&near), Mode::Level);
     assert_eq!(wait(&mut uring, SHORT), []);
-    far.write_all(b"x").expect("sent");
+    far.write_all(b"x").expect("send");
     for _ in 0..3 {
         uring = thread::spawn(move || {
             assert_eq!(wait(&mut uring, SOON), [readable(TOKEN)]);
             uring
         })
         .join()
-        .expect("the other thread");
+        .expect("join");
         assert_eq!(wait(&mut uring, Some(Duration::ZERO)), [readable(TOKEN)]);
     }
     uring = thread::spawn(move || {
-        uring.deregister(TOKEN).expect("deregistered");
+        uring.deregister(TOKEN).expect("deregister");
         uring
     })
     .join()
-    .expect("the other thread");
-    assert_eq!(wait(&mut uring, Some(Duration::ZERO)), [], "moved, and nothing to report");
+    .expect("join");
+    assert_eq!(wait(&mut uring, Some(Duration::ZERO)), [], "nothing is registered");
 }
 
 #[test]
-fn operations_in_flight_stay_on_their_thread() {
+fn moving_with_operations_in_flight_is_an_error() {
     let Some(mut uring) = uring(8) else { return };
     let (near, mut far) = tcp_pair();
     let mut memory = vec![0u8; 8];
     let op = Op::Recv { source: RawSource::of(&near), buf: RawBuf::filling(&mut memory) };
-    // SAFETY: memory and source outlive the operation.
-    unsafe { uring.submit(TOKEN, op) }.expect("submitted");
+    // SAFETY: memory and source outlive the backend.
+    unsafe { uring.submit(TOKEN, op) }.expect("submit");
     assert_eq!(wait(&mut uring, SHORT), []);
 
     let (sender, receiver) = mpsc::channel();
     let (giver, taker) = mpsc::channel();
     let other = thread::spawn(move || {
-        let mut uring: poll_uring::Uring = receiver.recv().expect("the backend");
-        // Before 6.1 a ring belongs to nobody.
+        let mut uring: poll_uring::Uring = receiver.recv().expect("receive the backend");
+        // Before 6.1 a ring has no owner.
         if let Err(error) = uring.wait(SHORT, &mut Vec::new()) {
             assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
         }
-        giver.send(uring).expect("given back");
+        giver.send(uring).expect("return the backend");
     });
-    sender.send(uring).expect("handed over");
-    uring = taker.recv().expect("the backend");
-    other.join().expect("the other thread");
+    sender.send(uring).expect("hand over the backend");
+    uring = taker.recv().expect("receive the backend");
+    other.join().expect("join");
 
-    far.write_all(b"hello").expect("sent");
-    let done = Event::Done { token: TOKEN, result: Ok(5), more: false, lent: None };
+    far.write_all(b"hello").expect("send");
+    let done = Event::Done { token: TOKEN, result: Ok(5), more: false, lease: None };
     assert_eq!(wait(&mut uring, SOON), [done]);
     assert_eq!(&memory[..5], b"hello");
 }
 
-/// Closing a ring ends its requests in the kernel's own time. `drop` must outlast them
-/// even on a thread that may not ask.
+/// The kernel ends the requests of a closed ring asynchronously. `drop` must wait for that, also on
+/// a thread that may not enter the ring.
 #[test]
-fn dropped_elsewhere_it_still_outlasts_its_operations() {
+fn drop_on_another_thread_waits_for_operations() {
     for owner_lives in [true, false] {
         for _ in 0..50 {
             let Some(mut uring) = uring(8) else { return };
@@ -89,27 +89,27 @@ fn dropped_elsewhere_it_still_outlasts_its_operations() {
             let (giver, taker) = mpsc::channel();
             let (release, held) = mpsc::channel::<()>();
             // SAFETY: memory and source outlive the backend.
-            unsafe { uring.submit(TOKEN, op) }.expect("submitted");
+            unsafe { uring.submit(TOKEN, op) }.expect("submit");
             let owner = thread::spawn(move || {
                 assert_eq!(wait(&mut uring, Some(Duration::ZERO)), []);
-                giver.send(uring).expect("given away");
+                giver.send(uring).expect("hand over the backend");
                 let _ = held.recv();
             });
-            let uring = taker.recv().expect("the backend");
+            let uring = taker.recv().expect("receive the backend");
             if !owner_lives {
                 drop(release);
-                owner.join().expect("the owner");
+                owner.join().expect("join the owner");
                 drop(uring);
             } else {
                 drop(uring);
                 drop(release);
-                owner.join().expect("the owner");
+                owner.join().expect("join the owner");
             }
-            far.write_all(b"late").expect("sent");
-            assert_eq!(memory, [0; 8], "the kernel has written after the drop");
-            // The kernel does not hold the socket either: its peer hears of the close.
+            far.write_all(b"late").expect("send");
+            assert_eq!(memory, [0; 8], "the kernel wrote to memory after the drop");
+            // The kernel does not hold the socket open either: its peer gets the end of file.
             drop(near);
-            far.set_read_timeout(SOON).expect("a timeout");
+            far.set_read_timeout(SOON).expect("set a timeout");
             let end = far.read(&mut [0; 8]).map_err(|error| error.kind());
             assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
         }
@@ -117,51 +117,51 @@ fn dropped_elsewhere_it_still_outlasts_its_operations() {
 }
 
 #[test]
-fn what_was_accepted_unseen_is_closed_with_the_backend() {
+fn unreported_accepted_connections_are_closed_with_the_backend() {
     let Some(mut uring) = uring(8) else { return };
     if !uring.supports(OpKind::AcceptMulti) {
         return;
     }
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    // SAFETY: the listener outlives the backend.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("local address");
+    // SAFETY: the listener stays open until the backend is dropped.
     unsafe { uring.submit(TOKEN, Op::AcceptMulti { listener: RawSource::of(&listener) }) }
-        .expect("submitted");
+        .expect("submit");
     assert_eq!(wait(&mut uring, SHORT), []);
     let mut clients: Vec<_> =
-        (0..5).map(|_| std::net::TcpStream::connect(address).expect("connected")).collect();
-    // Whatever enters the kernel lets it accept; nobody is told.
+        (0..5).map(|_| std::net::TcpStream::connect(address).expect("connect")).collect();
+    // The next call that enters the kernel accepts; no wait reports that.
     let (near, _far) = tcp_pair();
     let other = Token::new(1, 0);
     watch(&mut uring, other, RawSource::of(&near), Mode::Level);
     drop(uring);
     drop(listener);
     for client in &mut clients {
-        client.set_read_timeout(SOON).expect("a timeout");
-        // The end of file or a reset: anything but a connection that nobody has.
+        client.set_read_timeout(SOON).expect("set a timeout");
+        // The end of file or a reset: the connection has no open descriptor left.
         let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
         assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
     }
 }
 
-/// A peer that hears of the end of its connection knows that no descriptor of it is left.
+/// Checks that the other end of a connection is closed.
 fn assert_closed(mut far: std::net::TcpStream) {
-    far.set_read_timeout(SOON).expect("a timeout");
+    far.set_read_timeout(SOON).expect("set a timeout");
     let end = far.read(&mut [0; 1]).map_err(|error| error.kind());
     assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
 }
 
-/// Submits a close of one end of a connection, whose other end it returns.
+/// Submits a close of one end of a connection, and returns the other end.
 fn submit_close(uring: &mut poll_uring::Uring, token: Token) -> std::net::TcpStream {
     let (near, far) = tcp_pair();
-    // SAFETY: a close names no memory, and the descriptor is the operation's alone.
-    unsafe { uring.submit(token, Op::Close { source: RawSource::of(&near) }) }.expect("submitted");
+    // SAFETY: a close uses no memory, and the operation becomes the only owner of the descriptor.
+    unsafe { uring.submit(token, Op::Close { source: RawSource::of(&near) }) }.expect("submit");
     std::mem::forget(near);
     far
 }
 
 #[test]
-fn what_was_to_be_closed_is_closed_with_the_backend() {
+fn pending_closes_are_performed_by_the_drop() {
     for waits in [false, true] {
         let Some(mut uring) = uring(8) else { return };
         if waits {
@@ -174,8 +174,8 @@ fn what_was_to_be_closed_is_closed_with_the_backend() {
 }
 
 #[test]
-fn what_was_to_be_closed_is_closed_with_the_backend_elsewhere() {
-    // With more than the submission queue holds, the kernel has performed some.
+fn pending_closes_are_performed_by_the_drop_on_another_thread() {
+    // With more closes than submission entries, the kernel has performed some.
     for count in [1, 20] {
         let Some(mut uring) = uring(8) else { return };
         let owner = thread::spawn(move || {
@@ -184,21 +184,21 @@ fn what_was_to_be_closed_is_closed_with_the_backend_elsewhere() {
             let peers: Vec<_> = closes.collect();
             (uring, peers)
         });
-        let (uring, peers) = owner.join().expect("the owner");
+        let (uring, peers) = owner.join().expect("join the owner");
         drop(uring);
         peers.into_iter().for_each(assert_closed);
     }
 }
 
-/// A message queue is flushed when it is closed. That waits for another thread of the kernel's,
-/// and until then it can be cancelled, as everything is when a backend is dropped.
+/// Closing a message queue flushes it, in a kernel thread. Until that thread starts, the drop of
+/// the backend can cancel the close, and must then close the descriptor itself.
 #[test]
-fn a_close_that_was_cancelled_by_the_drop_is_a_close() {
+fn closes_that_the_drop_cancels_are_performed() {
     for round in 0..300 {
         let Some(mut uring) = uring(8) else { return };
         let name = format!("/poll-uring-{}-{round}\0", std::process::id());
         let (flags, attributes) = (libc::O_CREAT | libc::O_RDWR, std::ptr::null::<libc::mq_attr>());
-        // SAFETY: the name ends with NUL, and no attributes are the usual ones.
+        // SAFETY: the name ends with NUL, and null attributes are the default.
         let queue = unsafe { libc::mq_open(name.as_ptr().cast(), flags, 0o600, attributes) };
         if queue < 0 {
             return eprintln!("skipped: {}", std::io::Error::last_os_error());
@@ -208,14 +208,16 @@ fn a_close_that_was_cancelled_by_the_drop_is_a_close() {
         if round % 2 == 0 {
             assert_eq!(wait(&mut uring, Some(Duration::ZERO)), []);
         }
-        // SAFETY: a close names no memory, and the descriptor is the operation's alone.
+        // SAFETY: a close uses no memory, and the operation becomes the only owner of the
+        // descriptor.
         unsafe { uring.submit(TOKEN, Op::Close { source: RawSource::from_fd(queue) }) }
-            .expect("submitted");
+            .expect("submit");
         drop(uring);
-        // SAFETY: plain numbers, which may be zero.
+        // SAFETY: the structure has only numbers, for which zero is valid.
         let mut found: libc::mq_attr = unsafe { std::mem::zeroed() };
-        // Whatever has the number by now, no other test has message queues.
-        // SAFETY: the attributes go where there is room for them.
-        assert_eq!(unsafe { libc::mq_getattr(queue, &mut found) }, -1, "open, in round {round}");
+        // If the number has been reused, it is not a message queue: no other test has one.
+        // SAFETY: `found` has the size of the structure that the call writes.
+        let result = unsafe { libc::mq_getattr(queue, &mut found) };
+        assert_eq!(result, -1, "round {round}: the queue is open");
     }
 }

@@ -1,25 +1,33 @@
-//! Sends that are not copied: they end twice, and hold their memory until the second.
-#![cfg(target_os = "linux")]
+//! Zero-copy sends: they complete twice, and hold their memory until the second completion.
+#![cfg(all(
+    target_os = "linux",
+    any(
+        target_arch = "x86_64",
+        target_arch = "aarch64",
+        target_arch = "riscv64",
+        target_arch = "loongarch64",
+        target_arch = "powerpc64"
+    )
+))]
 
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use common::*;
 use poll_core::{Backend, Event, Op, RawBuf, RawSource, Token};
 use poll_uring::Uring;
 
 const SIZE: usize = 1 << 20;
 
 #[test]
-fn large_sends_say_how_they_went_and_then_free_their_memory() {
-    let mut uring = match Uring::new() {
-        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-            return eprintln!("skip: {error}");
-        }
-        other => other.unwrap(),
-    };
+fn large_sends_report_their_result_and_then_release_their_memory() {
+    let Some(mut uring) = uring(256) else { return };
     uring.set_zero_copy(Some(10_000));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -30,7 +38,7 @@ fn large_sends_say_how_they_went_and_then_free_their_memory() {
     });
 
     let memory: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
-    let (mut sent, mut held, mut events, mut index) = (0, 0, Vec::new(), 0);
+    let (mut sent, mut zero_copy, mut events, mut index) = (0, 0, Vec::new(), 0);
     while sent < SIZE {
         let token = Token::new(index % 3, index / 3);
         index += 1;
@@ -42,7 +50,7 @@ fn large_sends_say_how_they_went_and_then_free_their_memory() {
             events.clear();
             uring.wait(None, &mut events).unwrap();
             for event in &events {
-                let &Event::Done { token: of, result, more, lent: None } = event else {
+                let &Event::Done { token: of, result, more, lease: None } = event else {
                     panic!("{event:?}");
                 };
                 assert_eq!(of, token);
@@ -51,24 +59,18 @@ fn large_sends_say_how_they_went_and_then_free_their_memory() {
         }
         let small = SIZE - sent < 10_000;
         assert_eq!(reports.len(), if small { 1 } else { 2 }, "{reports:?}");
-        held += reports.len() - 1;
+        zero_copy += reports.len() - 1;
         sent += reports[0].0;
     }
-    assert!(held > 0, "nothing was sent without a copy");
+    assert!(zero_copy > 0, "every send was copied");
     drop(uring);
-    near.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(reader.join().unwrap() == memory, "as it was");
+    near.shutdown(Shutdown::Write).unwrap();
+    assert!(reader.join().unwrap() == memory, "the peer received other bytes");
 }
 
-/// Unix domain sockets cannot send so: what they are sent is copied, and ends once.
 #[test]
-fn sockets_that_cannot_are_sent_copies() {
-    let mut uring = match Uring::new() {
-        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-            return eprintln!("skip: {error}");
-        }
-        other => other.unwrap(),
-    };
+fn sockets_without_zero_copy_copy_and_complete_once() {
+    let Some(mut uring) = uring(256) else { return };
     uring.set_zero_copy(Some(1));
     let (near, mut far) = UnixStream::pair().unwrap();
     let (memory, mut events) = (vec![7; 1000], Vec::new());
@@ -77,28 +79,99 @@ fn sockets_that_cannot_are_sent_copies() {
     // SAFETY: the memory and the socket outlive the backend.
     unsafe { uring.submit(first, Op::Send { source, buf }) }.unwrap();
     uring.wait(None, &mut events).unwrap();
-    let sent = Event::Done { token: first, result: Ok(1000), more: false, lent: None };
+    let sent = Event::Done { token: first, result: Ok(1000), more: false, lease: None };
     assert_eq!(events, [sent]);
     far.read_exact(&mut [0; 1000]).unwrap();
 
-    // The other end is full: a copy waits, and can be cancelled.
+    // The socket is full: a send waits, and can be cancelled.
     near.set_nonblocking(true).unwrap();
     while std::io::Write::write(&mut &near, &memory).is_ok() {}
-    // SAFETY: as above.
+    // SAFETY: the memory and the socket outlive the backend.
     unsafe { uring.submit(second, Op::Send { source, buf }) }.unwrap();
     events.clear();
     uring.wait(Some(Duration::from_millis(10)), &mut events).unwrap();
-    assert_eq!(events, [], "it waits for room");
+    assert_eq!(events, [], "the socket is full");
     uring.cancel(second).unwrap();
     uring.wait(None, &mut events).unwrap();
     let cancelled = Err(libc::ECANCELED);
-    let end = Event::Done { token: second, result: cancelled, more: false, lent: None };
+    let end = Event::Done { token: second, result: cancelled, more: false, lease: None };
     assert_eq!(events, [end]);
 
-    // One that goes with its backend.
-    // SAFETY: as above.
+    // A send in flight ends with the backend.
+    // SAFETY: the memory and the socket outlive the backend.
     unsafe { uring.submit(first, Op::Send { source, buf }) }.unwrap();
     events.clear();
     uring.wait(Some(Duration::ZERO), &mut events).unwrap();
     drop(uring);
+}
+
+/// Sends 16 MiB to a peer that does not read. Returns when the kernel has taken the bytes, and
+/// still uses the memory.
+fn fill(uring: &mut Uring, near: &TcpStream, memory: &[u8]) {
+    let (source, buf) = (RawSource::of(near), RawBuf::sending(memory));
+    // SAFETY: the callers keep memory and socket until the backend is dropped.
+    unsafe { uring.submit(TOKEN, Op::Send { source, buf }) }.unwrap();
+    let mut events = Vec::new();
+    while events.is_empty() {
+        uring.wait(None, &mut events).unwrap();
+    }
+    let [Event::Done { result: Ok(sent), more: true, .. }] = events[..] else {
+        panic!("{events:?}")
+    };
+    assert!(sent > 0);
+    // If the peer could receive all bytes, the send would end in this time.
+    assert_eq!(wait(uring, SHORT), [], "the kernel holds the memory");
+}
+
+#[test]
+fn drop_is_not_delayed_by_a_peer_that_stops_reading() {
+    for elsewhere in [false, true] {
+        let (near, mut far) = tcp_pair();
+        let memory = vec![b'A'; 16 << 20];
+        let Some(mut uring) = uring(8) else { return };
+        uring.set_zero_copy(Some(10_000));
+        let (done, dropped) = mpsc::channel();
+        thread::spawn(move || {
+            fill(&mut uring, &near, &memory);
+            let drops = move || {
+                drop(uring);
+                done.send((near, memory)).unwrap();
+            };
+            if elsewhere { thread::spawn(drops).join().unwrap() } else { drops() }
+        });
+        let Ok((near, mut memory)) = dropped.recv_timeout(Duration::from_secs(30)) else {
+            panic!("elsewhere: {elsewhere}: the drop waits for the peer");
+        };
+
+        // The kernel does not use the memory any more: the peer gets nothing that is written to it.
+        memory.fill(b'B');
+        let mut received = vec![0; 1 << 16];
+        far.set_read_timeout(SOON).unwrap();
+        let end = loop {
+            match far.read(&mut received) {
+                Ok(0) => break None,
+                Ok(len) => assert!(received[..len].iter().all(|&byte| byte == b'A')),
+                Err(error) => break Some(error.kind()),
+            }
+        };
+        assert_eq!(end, Some(ErrorKind::ConnectionReset), "elsewhere: {elsewhere}");
+        drop(near);
+    }
+}
+
+#[test]
+fn drop_does_not_reset_a_peer_that_reads() {
+    let (near, mut far) = tcp_pair();
+    let memory = vec![b'A'; 16 << 20];
+    let Some(mut uring) = uring(8) else { return };
+    uring.set_zero_copy(Some(10_000));
+    fill(&mut uring, &near, &memory);
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).map(|_| all.len())
+    });
+    drop(uring);
+    (&near).write_all(b"!").unwrap();
+    near.shutdown(Shutdown::Write).unwrap();
+    assert!(reader.join().unwrap().unwrap() > 1);
 }

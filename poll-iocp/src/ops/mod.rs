@@ -1,94 +1,96 @@
-//! Operations in flight: what each asks of Windows, and how it goes on and ends.
+//! Operations in flight: the overlapped calls of each, from `submit` to the last `Done`.
 //!
-//! An operation is one overlapped call, or several that follow one another. Whatever
-//! happens, its flight ends with one last `Done`, told by a wait: what is over within
-//! `submit` is kept for the next one.
+//! An operation is one overlapped call or a sequence of them. Each operation ends with exactly
+//! one `Done { more: false }`, delivered by a wait. The result of an operation that completes
+//! within `submit` is queued for the next wait.
 
 mod accept;
 mod receive;
-mod transfer;
+mod vectored;
 
 use std::io;
 use std::mem;
 use std::os::windows::io::RawSocket;
 use std::ptr::NonNull;
 
-use poll_core::{Event, Lent, Op, OpKind, RawSource, Table, Token};
+use poll_core::{BufferLease, Event, Op, OpKind, RawSource, Table, Token};
 use windows_sys::Win32::Foundation::{
     ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_OPERATION_ABORTED, ERROR_PIPE_CONNECTED, NTSTATUS,
     STATUS_BUFFER_OVERFLOW, STATUS_CANCELLED,
 };
 use windows_sys::Win32::Networking::WinSock::{MSG_TRUNC, WSAEINVAL, WSAMSG};
 
-use crate::afd::{Owner, Poll, Polls, code_of};
-use crate::bindings::{Bindings, Refusal};
-use crate::calls::{self, Issued};
-use crate::groups::Groups;
+use crate::afd::{Owner, Poll, Polls, win32_error};
+use crate::association::{AssociateError, Associations};
+use crate::buffers::BufferGroups;
+use crate::overlapped::{self, CallStatus};
 use crate::port::Port;
 use crate::slots::{Memory, Slot, Slots, State};
-use crate::sockets::{Extensions, base_socket, has_messages};
-use crate::{UNASKED, flags_of, seen};
+use crate::sockets::{Extensions, base_socket, is_datagram};
+use crate::{ALWAYS, to_afd, to_ready};
 use accept::Accepting;
 use receive::Receiving;
-use transfer::Transfer;
+use vectored::VectoredIo;
 
-/// What a cancelled operation ends with.
-const ABORTED: i32 = ERROR_OPERATION_ABORTED as i32;
+/// The error of a cancelled operation.
+pub(crate) const ABORTED: i32 = ERROR_OPERATION_ABORTED as i32;
 
-/// How an operation ends: with a result, or with an error of Windows.
-type End = Result<usize, i32>;
+/// The result of an operation: a count or a socket, or a Win32 error.
+pub(crate) type OpResult = Result<usize, i32>;
 
 /// All operations in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
-    flights: Table<Flight>,
+    submitted: Table<Submitted>,
     slots: Slots,
-    bindings: Bindings,
-    pub(crate) groups: Groups,
+    associations: Associations,
+    pub(crate) groups: BufferGroups,
     extensions: Extensions,
-    /// Ended within `submit`, for the next wait to tell.
-    over: Vec<(Token, End)>,
-    /// Calls that are over and send no packet, as their sources skip those.
-    skipped: Vec<Slot>,
-    /// The backend is being dropped: nobody hears of results.
-    abandoned: bool,
+    /// Results of operations that completed within `submit`, for the next wait to deliver.
+    completed: Vec<(Token, OpResult)>,
+    /// Calls that completed synchronously and queue no packet: their sources have
+    /// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`.
+    completed_calls: Vec<Slot>,
+    /// The backend is being dropped: no result is delivered any more.
+    dropping: bool,
 }
 
-/// What operations need of the backend.
+/// The parts of the backend that operations use.
 #[derive(Debug)]
-pub(crate) struct Kernel<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) port: &'a Port,
     pub(crate) polls: &'a mut Polls,
 }
 
 /// An operation in flight.
 #[derive(Debug)]
-struct Flight {
+struct Submitted {
     op: Op,
-    course: Course,
-    /// Its source is bound to the port for it.
-    bound: bool,
+    state: OpState,
+    /// It is counted in the association of its source.
+    is_associated: bool,
     cancelled: bool,
 }
 
-// SAFETY: the operation's pointers are to memory that was lent to the backend, on any thread.
-unsafe impl Send for Flight {}
+// SAFETY: the caller of `submit` keeps the memory that `op` points to valid until the last
+// `Done`, independent of the thread.
+unsafe impl Send for Submitted {}
 
-/// Where an operation stands.
+/// The step that an operation is in.
 #[derive(Debug)]
-enum Course {
-    /// Its one call is under way.
+enum OpState {
+    /// Its only call is in flight.
     Call(Slot),
-    /// Reading or writing, buffer by buffer.
-    Transfer(Slot, Transfer),
+    /// A read or write of one of its buffers is in flight.
+    Vectored(Slot, VectoredIo),
     Accepting(Accepting),
     Receiving(Receiving),
     Polling(Poll),
-    /// Its end is in `over`.
-    Over,
+    /// Its result is in `Ops::completed`.
+    Completed,
 }
 
-/// True if operations of this kind are performed.
+/// True if Windows has overlapped calls for operations of this kind.
 pub(crate) fn supports(kind: OpKind) -> bool {
     matches!(
         kind,
@@ -116,321 +118,340 @@ impl Ops {
     /// As for [`Backend::submit`](poll_core::Backend::submit).
     pub(crate) unsafe fn submit(
         &mut self,
-        kernel: &mut Kernel<'_>,
+        context: &mut Context<'_>,
         token: Token,
         op: Op,
     ) -> io::Result<()> {
         let Some(source) = source_of(&op).filter(|_| supports(op.kind())) else {
-            let why = format!("Windows does not perform {:?}: use another way", op.kind());
+            let why = format!(
+                "Windows has no overlapped call for {:?}: use a thread or readiness",
+                op.kind()
+            );
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         };
-        if self.flights.is_taken(token) {
-            let why = "an operation with this token is in flight";
+        if self.submitted.is_taken(token) {
+            let why = "an operation with this token is in flight: use another token";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
-        transfer::check_position(&op)?;
-        // A poll is a request to another handle.
-        let bound = match op.kind() {
+        vectored::check_position(&op)?;
+        // An AFD poll completes to a handle of its own.
+        let associated = match op.kind() {
             OpKind::Poll => Ok(false),
-            _ => match self.bindings.hold(kernel.port, source) {
+            _ => match self.associations.acquire(context.port, source) {
                 Ok(()) => Ok(true),
-                Err(Refusal::Unfit(error)) => return Err(error),
-                Err(Refusal::Failed(code)) => Err(code),
+                Err(AssociateError::NotOverlapped(error)) => return Err(error),
+                Err(AssociateError::Os(code)) => Err(code),
             },
         };
-        let begun = match bound {
-            // SAFETY: the caller keeps what the operation names.
-            Ok(_) => unsafe { self.begin(kernel, token, op) },
+        let begun = match associated {
+            // SAFETY: the caller of `submit` keeps all memory of the operation valid.
+            Ok(_) => unsafe { self.begin(context, token, op) },
             Err(code) => Err(Err(code)),
         };
-        let course = begun.unwrap_or_else(|end| {
-            self.over.push((token, end));
-            Course::Over
+        let state = begun.unwrap_or_else(|end| {
+            self.completed.push((token, end));
+            OpState::Completed
         });
-        let flight = Flight { op, course, bound: bound == Ok(true), cancelled: false };
-        let _free = self.flights.insert(token, flight);
+        let submitted =
+            Submitted { op, state, is_associated: associated == Ok(true), cancelled: false };
+        let _free = self.submitted.insert(token, submitted);
         Ok(())
     }
 
-    /// Makes the first call of an operation.
+    /// Makes the first call of an operation. `Err` is the result of one that needs no more.
     ///
     /// # Safety
     ///
     /// As for [`Ops::submit`].
     unsafe fn begin(
         &mut self,
-        kernel: &mut Kernel<'_>,
+        context: &mut Context<'_>,
         token: Token,
         op: Op,
-    ) -> Result<Course, End> {
+    ) -> Result<OpState, OpResult> {
         let called = match op {
             Op::Accept { listener } | Op::AcceptMulti { listener } => {
                 return self.begin_accept(token, listener).map_err(Err);
             }
             Op::RecvMulti { source, .. } | Op::RecvMsgMulti { source, .. } => {
                 let receiving = Receiving::new(source.socket()).map_err(fail)?;
-                return self.watch(kernel, token, op, receiving).map_err(Err);
+                return self.await_data(context, token, op, receiving).map_err(Err);
             }
             Op::Read { .. } | Op::Write { .. } => {
-                // SAFETY: the caller keeps the buffers.
-                return unsafe { self.transfer(token, op, Transfer::default()) };
+                // SAFETY: the caller of `submit` keeps the buffers valid.
+                return unsafe { self.start_buffer(token, op, VectoredIo::default()) };
             }
             Op::Poll { source, interest } => {
                 let base = base_socket(source.socket()).map_err(fail)?;
-                let poll = kernel.poll(token, base, flags_of(interest) | UNASKED);
-                return poll.map(Course::Polling).map_err(fail);
+                let poll = context.poll(token, base, to_afd(interest) | ALWAYS);
+                return poll.map(OpState::Polling).map_err(fail);
             }
             Op::Connect { source, address } => {
                 let socket = source.socket();
-                if has_messages(socket).map_err(fail)? {
-                    // SAFETY: the caller keeps the address.
-                    return Err(unsafe { calls::connect_datagrams(socket, address) });
+                if is_datagram(socket).map_err(fail)? {
+                    // SAFETY: the caller of `submit` keeps the address valid.
+                    return Err(unsafe { overlapped::connect_datagrams(socket, address) });
                 }
                 self.call(token, source, |extensions, memory| {
-                    // SAFETY: the slot was just taken; the caller keeps the address.
-                    unsafe { calls::connect_stream(extensions, socket, address, memory) }
+                    // SAFETY: `call` has just taken the slot; the caller of `submit` keeps the
+                    // address valid.
+                    unsafe { overlapped::connect_stream(extensions, socket, address, memory) }
                 })
             }
             Op::Recv { source, buf } => self.call(token, source, |_, memory| {
-                // SAFETY: the slot was just taken; the caller keeps the buffer.
-                unsafe { calls::receive(source.socket(), buf, memory) }
+                // SAFETY: `call` has just taken the slot; the caller of `submit` keeps the buffer
+                // valid.
+                unsafe { overlapped::receive(source.socket(), buf, memory) }
             }),
             Op::Send { source, buf } => self.call(token, source, |_, memory| {
-                // SAFETY: the slot was just taken; the caller keeps the buffer.
-                unsafe { calls::send(source.socket(), buf, memory) }
+                // SAFETY: `call` has just taken the slot; the caller of `submit` keeps the buffer
+                // valid.
+                unsafe { overlapped::send(source.socket(), buf, memory) }
             }),
             Op::RecvMsg { source, message, flags } => {
                 let message: NonNull<WSAMSG> = message.0.cast();
-                // SAFETY: the message was lent to be filled.
+                // SAFETY: the caller of `submit` lends the message to be written to.
                 unsafe { (*message.as_ptr()).dwFlags = flags as u32 };
                 self.call(token, source, |extensions, memory| {
-                    // SAFETY: the slot was just taken; the caller keeps the message.
-                    unsafe { calls::receive_message(extensions, source.socket(), message, memory) }
+                    // SAFETY: `call` has just taken the slot; the caller of `submit` keeps the
+                    // message valid.
+                    unsafe {
+                        overlapped::receive_message(extensions, source.socket(), message, memory)
+                    }
                 })
             }
             Op::SendMsg { source, message, flags } => self.call(token, source, |_, memory| {
                 let (message, flags) = (message.0.cast(), flags as u32);
-                // SAFETY: the slot was just taken; the caller keeps the message.
-                unsafe { calls::send_message(source.socket(), message, flags, memory) }
+                // SAFETY: `call` has just taken the slot; the caller of `submit` keeps the message
+                // valid.
+                unsafe { overlapped::send_message(source.socket(), message, flags, memory) }
             }),
             Op::ConnectNamedPipe { pipe } => self.call(token, pipe, |_, memory| {
-                // SAFETY: the slot was just taken.
-                unsafe { calls::connect_pipe(pipe.handle(), memory) }
+                // SAFETY: `call` has just taken the slot.
+                unsafe { overlapped::connect_pipe(pipe.handle(), memory) }
             }),
             _ => Err(WSAEINVAL),
         };
-        called.map(|(slot, _)| Course::Call(slot)).map_err(|code| failure(&op, code))
+        called.map(|(slot, _)| OpState::Call(slot)).map_err(|code| normalize(&op, code))
     }
 
-    /// Takes a slot and makes a call with it. Gives the slot, and the count if the call is
-    /// over already; its packet has yet to come.
+    /// Takes a slot and makes a call with it. Returns the slot, and the count if the call has
+    /// completed synchronously; its packet is still to be dequeued.
     fn call(
         &mut self,
         token: Token,
         source: RawSource,
-        call: impl FnOnce(&mut Extensions, NonNull<Memory>) -> Issued,
+        call: impl FnOnce(&mut Extensions, NonNull<Memory>) -> CallStatus,
     ) -> Result<(Slot, Option<usize>), i32> {
         let slot = self.slots.take(token);
         let memory = self.slots.memory(slot);
         match call(&mut self.extensions, memory) {
-            Issued::Pending => Ok((slot, None)),
-            Issued::Now(count) => {
-                if self.bindings.skips(source) {
-                    self.skipped.push(slot);
+            CallStatus::Pending => Ok((slot, None)),
+            CallStatus::Completed(count) => {
+                if self.associations.skips_packets(source) {
+                    self.completed_calls.push(slot);
                 }
                 Ok((slot, Some(count)))
             }
-            Issued::Truncated(count) => Ok((slot, Some(count))),
-            Issued::Failed(code) => {
+            CallStatus::Truncated(count) => Ok((slot, Some(count))),
+            CallStatus::Failed(code) => {
                 self.slots.release(slot);
                 Err(code)
             }
         }
     }
 
-    /// Has an operation end soon.
+    /// Cancels the calls of an operation.
     pub(crate) fn cancel(&mut self, polls: &Polls, token: Token) -> io::Result<()> {
-        let Some(flight) = self.flights.get_mut(token) else {
+        let Some(submitted) = self.submitted.get_mut(token) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no such operation in flight"));
         };
-        flight.cancelled = true;
-        let (slots, file) = (&self.slots, source_of(&flight.op).map(RawSource::handle));
+        submitted.cancelled = true;
+        let (slots, file) = (&self.slots, source_of(&submitted.op).map(RawSource::handle));
         let cancel =
-            |slot| file.into_iter().for_each(|file| calls::cancel(file, slots.memory(slot)));
-        match &flight.course {
-            Course::Call(slot) | Course::Transfer(slot, _) => cancel(*slot),
-            Course::Accepting(accepting) => accepting.slots().for_each(cancel),
-            Course::Receiving(receiving) => receiving.cancel(polls, cancel),
-            Course::Polling(poll) => polls.cancel(*poll),
-            Course::Over => {}
+            |slot| file.into_iter().for_each(|file| overlapped::cancel(file, slots.memory(slot)));
+        match &submitted.state {
+            OpState::Call(slot) | OpState::Vectored(slot, _) => cancel(*slot),
+            OpState::Accepting(accepting) => accepting.slots().for_each(cancel),
+            OpState::Receiving(receiving) => receiving.cancel(polls, cancel),
+            OpState::Polling(poll) => polls.cancel(*poll),
+            OpState::Completed => {}
         }
         Ok(())
     }
 
-    /// Tells what is over without a packet.
-    pub(crate) fn tell_over(&mut self, kernel: &mut Kernel<'_>, events: &mut Vec<Event>) {
-        let mut over = mem::take(&mut self.over);
-        for (token, end) in over.drain(..) {
-            self.end(token, end, events);
+    /// Delivers the results that have no packet.
+    pub(crate) fn deliver_completed(&mut self, context: &mut Context<'_>, events: &mut Vec<Event>) {
+        let mut completed = mem::take(&mut self.completed);
+        for (token, end) in completed.drain(..) {
+            self.finish_op(token, end, events);
         }
-        self.over = over;
-        // What is added meanwhile is for the next time.
-        for slot in mem::take(&mut self.skipped) {
-            self.ended(kernel, slot, events);
+        self.completed = completed;
+        // Calls that complete meanwhile are left for the next iteration of the wait.
+        for slot in mem::take(&mut self.completed_calls) {
+            self.call_completed(context, slot, events);
         }
     }
 
-    /// True if there is something to tell without a packet.
-    pub(crate) fn has_news(&self) -> bool {
-        !self.over.is_empty() || !self.skipped.is_empty()
+    /// True if there are results that have no packet.
+    pub(crate) fn has_undelivered(&self) -> bool {
+        !self.completed.is_empty() || !self.completed_calls.is_empty()
     }
 
-    /// A packet has come.
-    pub(crate) fn complete(
+    /// Handles a packet. Packets of other origin are ignored.
+    pub(crate) fn packet_arrived(
         &mut self,
-        kernel: &mut Kernel<'_>,
+        context: &mut Context<'_>,
         address: usize,
         events: &mut Vec<Event>,
     ) {
         if let Some(slot) = self.slots.find(address) {
-            self.ended(kernel, slot, events);
+            self.call_completed(context, slot, events);
         }
     }
 
-    /// A call has ended.
-    fn ended(&mut self, kernel: &mut Kernel<'_>, slot: Slot, events: &mut Vec<Event>) {
+    /// Handles the completion of a call: continues its operation, or ends it.
+    fn call_completed(&mut self, context: &mut Context<'_>, slot: Slot, events: &mut Vec<Event>) {
         let State::Busy(token) = self.slots.state(slot) else {
             return self.slots.release(slot);
         };
         let (status, count) = self.slots.status(slot);
-        let flight = self.flights.get_mut(token).expect("a flight outlives its calls");
-        let (op, cancelled) = (flight.op, flight.cancelled);
+        let submitted = self.submitted.get_mut(token).expect("an operation outlives its calls");
+        let (op, cancelled) = (submitted.op, submitted.cancelled);
         let memory = self.slots.memory(slot);
         let result = match status {
             _ if status >= 0 || status == STATUS_BUFFER_OVERFLOW => Ok(count),
             STATUS_CANCELLED => Err(ABORTED),
-            _ => Err(error_of(&op, status, memory)),
+            _ => Err(call_error(&op, status, memory)),
         };
         let truncated = status == STATUS_BUFFER_OVERFLOW;
-        let end = match mem::replace(&mut flight.course, Course::Over) {
-            Course::Call(_) => {
+        let end = match mem::replace(&mut submitted.state, OpState::Completed) {
+            OpState::Call(_) => {
                 self.slots.release(slot);
-                // SAFETY: the call has ended, and the caller keeps what it names until told.
-                Err(unsafe { finish(&op, result, truncated) })
+                // SAFETY: the call has ended, and the caller of `submit` keeps all memory of the
+                // operation valid until the last `Done`, which is not delivered yet.
+                Err(unsafe { finish_call(&op, result, truncated) })
             }
-            Course::Transfer(_, transfer) => {
+            OpState::Vectored(_, progress) => {
                 self.slots.release(slot);
-                // SAFETY: the caller keeps the buffers until it is told.
-                unsafe { self.transferred(token, op, transfer, result, cancelled) }
+                // SAFETY: the caller of `submit` keeps the buffers valid until the last `Done`,
+                // which is not delivered yet.
+                unsafe { self.buffer_completed(token, op, progress, result, cancelled) }
             }
-            Course::Accepting(accepting) => {
+            OpState::Accepting(accepting) => {
                 self.slots.release(slot);
-                self.accepted(token, op, accepting, slot, result, events)
+                self.accept_completed(token, op, accepting, slot, result, events)
             }
-            Course::Receiving(receiving) => {
-                self.received(kernel, token, op, receiving, slot, result, events)
+            OpState::Receiving(receiving) => {
+                self.receive_completed(context, token, op, receiving, slot, result, events)
             }
-            Course::Polling(_) | Course::Over => unreachable!("no call is under way"),
+            OpState::Polling(_) | OpState::Completed => {
+                unreachable!("no call is in flight in these states")
+            }
         };
-        self.go_on(token, end, events);
+        self.advance(token, end, events);
     }
 
-    /// A poll has ended. No conditions: it was cancelled.
-    pub(crate) fn polled(
+    /// Handles the end of an AFD poll. No `flags` mean that it was cancelled.
+    pub(crate) fn poll_completed(
         &mut self,
-        kernel: &mut Kernel<'_>,
+        context: &mut Context<'_>,
         token: Token,
         flags: u32,
         events: &mut Vec<Event>,
     ) {
-        let Some(flight) = self.flights.get_mut(token) else { return };
-        let (op, cancelled) = (flight.op, flight.cancelled);
-        let aborted = flags == 0 || cancelled && matches!(flight.course, Course::Receiving(_));
-        let end = match (mem::replace(&mut flight.course, Course::Over), op) {
+        let Some(submitted) = self.submitted.get_mut(token) else { return };
+        let (op, cancelled) = (submitted.op, submitted.cancelled);
+        let aborted = flags == 0 || cancelled && matches!(submitted.state, OpState::Receiving(_));
+        let end = match (mem::replace(&mut submitted.state, OpState::Completed), op) {
             _ if aborted => Err(Err(ABORTED)),
-            (Course::Polling(_), Op::Poll { interest, .. }) => {
-                Err(Ok(interest.report(seen(flags)).bits().into()))
+            (OpState::Polling(_), Op::Poll { interest, .. }) => {
+                Err(Ok(interest.report(to_ready(flags)).bits().into()))
             }
-            (Course::Receiving(receiving), _) => {
-                self.receive_all(kernel, token, op, receiving, events)
+            (OpState::Receiving(receiving), _) => {
+                self.receive_pending(context, token, op, receiving, events)
             }
-            _ => unreachable!("no poll is under way"),
+            _ => unreachable!("no poll is in flight in these states"),
         };
-        self.go_on(token, end, events);
+        self.advance(token, end, events);
     }
 
-    /// An operation continues, or has ended.
-    fn go_on(&mut self, token: Token, course: Result<Course, End>, events: &mut Vec<Event>) {
-        match course {
-            Ok(course) => {
-                if let Some(flight) = self.flights.get_mut(token) {
-                    flight.course = course;
+    /// Stores the next state of an operation, or ends it.
+    fn advance(&mut self, token: Token, state: Result<OpState, OpResult>, events: &mut Vec<Event>) {
+        match state {
+            Ok(state) => {
+                if let Some(submitted) = self.submitted.get_mut(token) {
+                    submitted.state = state;
                 }
             }
-            Err(end) => self.end(token, end, events),
+            Err(end) => self.finish_op(token, end, events),
         }
     }
 
-    fn end(&mut self, token: Token, result: End, events: &mut Vec<Event>) {
-        if let Some(flight) = self.flights.remove(token) {
-            if let Some(source) = source_of(&flight.op).filter(|_| flight.bound) {
-                self.bindings.release(source);
+    fn finish_op(&mut self, token: Token, result: OpResult, events: &mut Vec<Event>) {
+        if let Some(submitted) = self.submitted.remove(token) {
+            if let Some(source) = source_of(&submitted.op).filter(|_| submitted.is_associated) {
+                self.associations.release(source);
             }
-            events.push(Event::Done { token, result, more: false, lent: None });
+            events.push(Event::Done { token, result, more: false, lease: None });
         }
     }
 
-    /// Forgets a group that no operation takes buffers of.
-    pub(crate) fn withdraw(&mut self, number: u16) -> io::Result<()> {
+    /// Removes a buffer group that no operation in flight uses.
+    pub(crate) fn unregister_buffers(&mut self, number: u16) -> io::Result<()> {
         let takes = |op: &Op| match *op {
             Op::RecvMulti { group, .. } | Op::RecvMsgMulti { group, .. } => group == number,
             _ => false,
         };
-        if self.flights.iter().any(|(_, flight)| takes(&flight.op)) {
-            let why = "operations in flight take buffers of it: cancel them, wait for their ends";
+        if self.submitted.iter().any(|(_, submitted)| takes(&submitted.op)) {
+            let why = "operations in flight use this buffer group: cancel them and wait for their last Done";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
-        if !self.groups.withdraw(number) {
+        if !self.groups.unregister_buffers(number) {
             let why = "no such buffer group is provided";
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         Ok(())
     }
 
-    /// Cancels everything. Nobody will be told.
-    pub(crate) fn abandon_all(&mut self, polls: &Polls) {
-        self.abandoned = true;
-        let tokens: Vec<Token> = self.flights.iter().map(|(token, _)| token).collect();
+    /// Cancels all operations, and stops the delivery of results.
+    pub(crate) fn cancel_all(&mut self, polls: &Polls) {
+        self.dropping = true;
+        let tokens: Vec<Token> = self.submitted.iter().map(|(token, _)| token).collect();
         for token in tokens {
             let _ = self.cancel(polls, token);
         }
     }
 
-    /// How many calls the kernel still performs.
+    /// Returns the number of calls in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.busy()
     }
 
-    /// Lets go of calls that have ended, without their packets: some have none, and others'
-    /// may have gone to another port. For a backend that is being dropped, which starts
-    /// nothing new.
-    pub(crate) fn rescue(&mut self, kernel: &mut Kernel<'_>, events: &mut Vec<Event>) {
+    /// Completes calls that have ended, without their packets: some queue none, and others may
+    /// have gone to another port. Only for a backend that is being dropped: a packet that
+    /// arrives later finds its slot free.
+    pub(crate) fn reap_without_packets(
+        &mut self,
+        context: &mut Context<'_>,
+        events: &mut Vec<Event>,
+    ) {
         for slot in self.slots.all() {
             if self.slots.has_ended(slot) {
-                self.ended(kernel, slot, events);
+                self.call_completed(context, slot, events);
             }
         }
     }
 }
 
-impl Kernel<'_> {
+impl Context<'_> {
     fn poll(&mut self, token: Token, base: RawSocket, flags: u32) -> io::Result<Poll> {
         self.polls.reserve(self.port, 0)?;
         self.polls.start(Owner::Operation(token), base, flags)
     }
 }
 
-/// The source that an operation is about, of those that are performed.
+/// Returns the source of a supported operation.
 fn source_of(op: &Op) -> Option<RawSource> {
     match *op {
         Op::Accept { listener } | Op::AcceptMulti { listener } => Some(listener),
@@ -449,30 +470,30 @@ fn source_of(op: &Op) -> Option<RawSource> {
     }
 }
 
-/// The error of a call that has ended.
-fn error_of(op: &Op, status: NTSTATUS, memory: NonNull<Memory>) -> i32 {
+/// Returns the Win32 error of a call that has ended with `status`.
+fn call_error(op: &Op, status: NTSTATUS, memory: NonNull<Memory>) -> i32 {
     match *op {
-        Op::Read { .. } | Op::Write { .. } | Op::ConnectNamedPipe { .. } => code_of(status),
-        _ => source_of(op).map_or(0, |source| calls::socket_error(source.socket(), memory)),
+        Op::Read { .. } | Op::Write { .. } | Op::ConnectNamedPipe { .. } => win32_error(status),
+        _ => source_of(op).map_or(0, |source| overlapped::socket_error(source.socket(), memory)),
     }
 }
 
-/// What the one call of an operation has come to.
+/// Returns the result of an operation whose only call has ended.
 ///
 /// # Safety
 ///
-/// What the operation names is valid.
-unsafe fn finish(op: &Op, result: End, truncated: bool) -> End {
-    let count = result.or_else(|code| failure(op, code))?;
+/// The memory of `op` is valid, and no call in flight uses it.
+unsafe fn finish_call(op: &Op, result: OpResult, truncated: bool) -> OpResult {
+    let count = result.or_else(|code| normalize(op, code))?;
     match *op {
         Op::Connect { source, .. } => {
-            calls::finish_connect(source.socket()).map_err(code)?;
+            overlapped::finish_connect(source.socket()).map_err(os_code)?;
         }
         Op::RecvMsg { message, .. } => {
             let message: NonNull<WSAMSG> = message.0.cast();
-            // SAFETY: our caller vouches for the message.
+            // SAFETY: the caller keeps the message valid, and no call uses it.
             let message = unsafe { &mut *message.as_ptr() };
-            // Only the call that takes control data says so itself.
+            // Only WSARecvMsg, the call for control data, writes the flags itself.
             if message.Control.len == 0 {
                 message.dwFlags = 0;
             }
@@ -483,30 +504,27 @@ unsafe fn finish(op: &Op, result: End, truncated: bool) -> End {
     Ok(count)
 }
 
-/// Failures that are none.
-fn failure(op: &Op, code: i32) -> End {
+/// Maps errors that are a regular end to a result.
+fn normalize(op: &Op, code: i32) -> OpResult {
     match (op, code as u32) {
-        // The end of a file, or of what a pipe's writers have to say.
+        // The end of a file, or a pipe whose other side has closed.
         (Op::Read { .. }, ERROR_HANDLE_EOF | ERROR_BROKEN_PIPE) => Ok(0),
-        // There was a client already.
+        // The client has connected before the call.
         (Op::ConnectNamedPipe { .. }, ERROR_PIPE_CONNECTED) => Ok(0),
         _ => Err(code),
     }
 }
 
-/// The system's own error, of one that comes with advice, too.
-fn code(error: io::Error) -> i32 {
-    let beneath = || error.get_ref()?.source()?.downcast_ref::<io::Error>()?.raw_os_error();
-    error.raw_os_error().or_else(beneath).unwrap_or(WSAEINVAL)
+/// Returns the Win32 error of `error`, or of its source if `with_remedy` has made it.
+fn os_code(error: io::Error) -> i32 {
+    let of_source = || error.get_ref()?.source()?.downcast_ref::<io::Error>()?.raw_os_error();
+    error.raw_os_error().or_else(of_source).unwrap_or(WSAEINVAL)
 }
 
-fn fail(error: io::Error) -> End {
-    Err(code(error))
+fn fail(error: io::Error) -> OpResult {
+    Err(os_code(error))
 }
 
-fn report(token: Token, result: usize, lent: Option<Lent>) -> Event {
-    Event::Done { token, result: Ok(result), more: true, lent }
+fn report(token: Token, result: usize, lease: Option<BufferLease>) -> Event {
+    Event::Done { token, result: Ok(result), more: true, lease }
 }
-
-#[cfg(test)]
-mod tests;

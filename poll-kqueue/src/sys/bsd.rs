@@ -16,7 +16,7 @@ cfg_if::cfg_if! {
         pub(crate) const HAS_EXCEPT: bool = true;
     } else {
         pub(crate) const HAS_EXCEPT: bool = false;
-        /// A filter that the kernel does not have; it is never asked for.
+        /// The kernel has no such filter. No change uses this number.
         pub(crate) const EVFILT_EXCEPT: RawFilter = RawFilter::MAX;
         pub(crate) const NOTE_OOB: u32 = 2;
     }
@@ -26,17 +26,17 @@ cfg_if::cfg_if! {
     if #[cfg(target_os = "netbsd")] {
         pub(crate) type RawFilter = u32;
         pub(crate) type RawFlags = u32;
-        /// How `kevent` counts its lists.
+        /// The type of the lengths in `kevent`.
         type Count = libc::size_t;
     } else {
         pub(crate) type RawFilter = i16;
         pub(crate) type RawFlags = u16;
-        /// How `kevent` counts its lists.
+        /// The type of the lengths in `kevent`.
         type Count = libc::c_int;
     }
 }
 
-/// The layout is the kernel's: a wrong guess would scramble every event.
+// The kernel defines the layout. With a wrong one every event would be misread.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::{offset_of, size_of};
@@ -51,8 +51,8 @@ const _: () = {
     match size_of::<RawKevent>() {
         40 => assert!(netbsd),
         64 => assert!(cfg!(target_os = "freebsd")),
-        // On FreeBSD this is the layout of version 11. A `libc` that has it binds
-        // the symbol version of `kevent` that goes with it.
+        // On FreeBSD this is the layout of version 11. A `libc` that uses it binds the matching
+        // symbol version of `kevent`.
         32 => assert!(!netbsd),
         _ => panic!("this system's struct kevent has an unknown size"),
     }
@@ -62,8 +62,8 @@ const _: () = {
 #[derive(Debug)]
 pub(crate) struct Queue {
     fd: RawFd,
-    /// Whose queue it is. A forked child does not have it: there the number is
-    /// free, or names something else, and must not be closed.
+    /// The process that made the queue. A forked child does not inherit it: there the number is
+    /// unused or names another file, and must not be closed.
     pid: u32,
 }
 
@@ -82,7 +82,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
-            // SAFETY: the descriptor is ours, and this is its last use.
+            // SAFETY: `kqueue` made the descriptor in this process, and only this closes it.
             unsafe { libc::close(self.fd) };
         }
     }
@@ -90,20 +90,20 @@ impl Drop for Queue {
 
 /// `kqueue(2)`, close-on-exec.
 pub(crate) fn kqueue() -> io::Result<Queue> {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     let fd = unsafe { libc::kqueue() };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     let queue = Queue { fd, pid: std::process::id() };
-    // SAFETY: it takes no pointer.
+    // SAFETY: no memory is passed.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(queue)
 }
 
-/// `kevent(2)`: makes `changes`, waits for events, and says how many there are.
+/// `kevent(2)`: makes `changes` and waits for events. Returns the number of `events` written.
 pub(crate) fn kevent(
     queue: &Queue,
     changes: &[Kevent],
@@ -113,8 +113,8 @@ pub(crate) fn kevent(
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| timeout as *const _);
     // SAFETY: pointers and lengths describe slices that outlive the call, of a type
-    // that is transparent over the kernel's; the timeout lives above.
-    let n = unsafe {
+    // that is transparent over the kernel's. The timeout outlives the call too.
+    let count = unsafe {
         libc::kevent(
             queue.fd,
             changes.as_ptr().cast(),
@@ -124,5 +124,5 @@ pub(crate) fn kevent(
             timeout,
         )
     };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

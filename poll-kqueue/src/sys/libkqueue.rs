@@ -1,5 +1,5 @@
-//! libkqueue on Linux, with `--cfg libkqueue`: for those who have it and want to
-//! run the suite against one more kqueue. `build.rs` links it.
+//! libkqueue on Linux, with `--cfg libkqueue`: one more kqueue to run the suite against.
+//! `build.rs` links it.
 
 use std::ffi::c_int;
 use std::io;
@@ -24,16 +24,16 @@ mod c {
     }
 }
 
-/// One of libkqueue's queues.
+/// A queue of libkqueue.
 #[derive(Debug)]
 pub(crate) struct Queue {
     fd: RawFd,
-    /// Whose queue it is: the library's state does not survive a fork.
+    /// The process that made the queue: the library's state does not survive a fork.
     pid: u32,
 }
 
 impl Queue {
-    /// No other poller sees when the library has something to tell.
+    /// The library's descriptor does not become readable when events are pending.
     pub(crate) fn pollable(&self) -> Option<RawFd> {
         None
     }
@@ -47,14 +47,15 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.pid == std::process::id() {
-            // SAFETY: the descriptor is ours; the library notices that it is gone.
+            // SAFETY: `kqueue` made the descriptor in this process, and only this closes it. The
+            // library detects that.
             unsafe { libc::close(self.fd) };
         }
     }
 }
 
 pub(crate) fn kqueue() -> io::Result<Queue> {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     let fd = unsafe { c::kqueue() };
     if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(Queue { fd, pid: std::process::id() }) }
 }
@@ -68,8 +69,8 @@ pub(crate) fn kevent(
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| timeout as *const _);
     // SAFETY: pointers and lengths describe slices that outlive the call, of a type
-    // that is transparent over the library's; the timeout lives above.
-    let n = unsafe {
+    // that is transparent over the library's. The timeout outlives the call too.
+    let count = unsafe {
         c::kevent(
             queue.fd,
             changes.as_ptr().cast(),
@@ -79,5 +80,5 @@ pub(crate) fn kevent(
             timeout,
         )
     };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

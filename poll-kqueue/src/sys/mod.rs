@@ -1,7 +1,7 @@
-//! The seam to the kernel: two calls, [`kqueue`] and [`kevent`], and their words.
+//! The interface to the kernel: two calls, [`kqueue`] and [`kevent`], and their constants.
 //!
-//! Behind it is the kernel of a BSD or of Apple (`bsd`), or on Linux, for tests,
-//! libkqueue (`libkqueue`) or a model in user space (`model`). Each gives a `Queue`
+//! The implementation is the kernel of a BSD or of Apple (`bsd`). On Linux, for tests, it is
+//! libkqueue (`libkqueue`) or a model in user space (`crate::model`). Each provides a `Queue`
 //! that closes itself, the two calls, the raw `kevent` structure, the constants,
 //! and whether there is a filter for out-of-band data (`HAS_EXCEPT`).
 
@@ -13,30 +13,28 @@ cfg_if::cfg_if! {
         mod bsd;
         pub(crate) use bsd::*;
     } else if #[cfg(libkqueue)] {
-        mod linux;
+        mod constants;
         mod libkqueue;
-        pub(crate) use {libkqueue::*, linux::*};
+        pub(crate) use {constants::*, libkqueue::*};
     } else {
-        mod linux;
-        mod model;
-        pub(crate) use linux::*;
-        pub(crate) use model::{Queue, kevent, kqueue};
-        pub use model::Rules;
+        mod constants;
+        pub(crate) use constants::*;
+        pub(crate) use crate::model::{Queue, kevent, kqueue};
     }
 }
 
-/// A change to make or an event that happened: the kernel's `struct kevent`.
+/// A change or an event: the kernel's `struct kevent`.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Kevent(RawKevent);
+pub(crate) struct Kevent(pub(crate) RawKevent);
 
-// SAFETY: `udata` is a pointer in C only. Here it is a number that nobody follows.
+// SAFETY: `udata` is a pointer in C only. Here it is a number that is never dereferenced.
 unsafe impl Send for Kevent {}
-// SAFETY: as above.
+// SAFETY: `udata` is never dereferenced, and the other fields are integers.
 unsafe impl Sync for Kevent {}
 
 impl Kevent {
-    /// A change, with no parameters yet.
+    /// A change without parameters of its filter.
     pub(crate) fn new(ident: usize, filter: RawFilter, flags: RawFlags, udata: usize) -> Kevent {
         let mut raw = zeroed();
         raw.ident = ident;
@@ -46,20 +44,20 @@ impl Kevent {
         Kevent(raw)
     }
 
-    /// The same with the filter's own parameters.
+    /// The same change with parameters of its filter.
     pub(crate) fn with(mut self, fflags: u32, data: i32) -> Kevent {
         self.0.fflags = fflags;
         self.0.data = data as _;
         self
     }
 
-    /// The same with more flags.
+    /// The same change with more flags.
     pub(crate) fn flagged(mut self, flags: RawFlags) -> Kevent {
         self.0.flags |= flags;
         self
     }
 
-    /// Room for an event.
+    /// An unused entry of an event list.
     pub(crate) fn empty() -> Kevent {
         Kevent(zeroed())
     }
@@ -76,6 +74,11 @@ impl Kevent {
         self.0.fflags
     }
 
+    #[cfg(all(target_os = "linux", not(libkqueue)))]
+    pub(crate) fn data(&self) -> i64 {
+        self.0.data as i64
+    }
+
     pub(crate) fn udata(&self) -> usize {
         self.0.udata as usize
     }
@@ -84,7 +87,7 @@ impl Kevent {
         self.0.flags & flag != 0
     }
 
-    /// What became of a change, if this is about one: 0 or an error number.
+    /// The result of a change, if this is a receipt: 0 or an error number.
     pub(crate) fn receipt(&self) -> Option<i32> {
         self.has(EV_ERROR).then_some(self.0.data as i32)
     }
@@ -92,24 +95,24 @@ impl Kevent {
 
 impl fmt::Debug for Kevent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Copied out: the structure is packed on Apple's systems.
+        // Copies: the structure is packed on Apple's systems, and its fields have no references.
         let (ident, filter, flags, fflags) =
             (self.ident(), self.0.filter, self.0.flags, self.0.fflags);
         write!(f, "Kevent({ident}, filter {filter}, flags {flags:#x}, fflags {fflags:#x})")
     }
 }
 
-/// A structure of zeros; FreeBSD's has fields that only the kernel knows.
+/// A structure of zeros. FreeBSD's has fields that only the kernel uses.
 fn zeroed() -> RawKevent {
-    // SAFETY: integers and a pointer that is never followed may all be zero.
+    // SAFETY: the fields are integers and a pointer that is never dereferenced: zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
-/// Older kernels refuse a timeout of more than this many seconds.
-const LONGEST_SECONDS: u64 = 100_000_000;
+/// The longest timeout that older kernels accept.
+const MAX_TIMEOUT: Duration = Duration::from_secs(100_000_000);
 
-/// A timeout for the kernel. A huge one is cut: waits check the time anyway.
-fn timespec(timeout: Duration) -> libc::timespec {
-    let cut = timeout.min(Duration::from_secs(LONGEST_SECONDS));
+/// A timeout for the kernel. A longer one is cut: a wait checks the time and continues.
+pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
+    let cut = timeout.min(MAX_TIMEOUT);
     libc::timespec { tv_sec: cut.as_secs() as _, tv_nsec: cut.subsec_nanos() as _ }
 }

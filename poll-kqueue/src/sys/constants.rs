@@ -1,5 +1,5 @@
-//! The words of kqueue on Linux, which has no header for them: those of FreeBSD 11,
-//! as libkqueue has them too.
+//! The structure and constants of kqueue on Linux, which has no header for them: those of
+//! FreeBSD 11, which libkqueue uses too.
 
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ const _: () = assert!(std::mem::size_of::<RawKevent>() == 32);
 pub(crate) const EVFILT_READ: RawFilter = -1;
 pub(crate) const EVFILT_WRITE: RawFilter = -2;
 pub(crate) const EVFILT_USER: RawFilter = -11;
-/// As Apple numbers it.
+/// Apple's number.
 pub(crate) const EVFILT_EXCEPT: RawFilter = -15;
 /// libkqueue has no filter for out-of-band data.
 pub(crate) const HAS_EXCEPT: bool = cfg!(not(libkqueue));
@@ -38,6 +38,6 @@ pub(crate) const EV_ERROR: RawFlags = 0x4000;
 pub(crate) const EV_EOF: RawFlags = 0x8000;
 
 pub(crate) const NOTE_TRIGGER: u32 = 0x0100_0000;
-/// libkqueue has no low-water mark either; it takes zero as no wish at all.
+/// libkqueue has no low-water mark. It ignores zero.
 pub(crate) const NOTE_LOWAT: u32 = if cfg!(libkqueue) { 0 } else { 1 };
 pub(crate) const NOTE_OOB: u32 = 2;

@@ -1,13 +1,15 @@
-//! The Linux calls that the model is made of.
+//! The Linux calls behind the model.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::super::timespec;
+use crate::sys::timespec;
 
-/// Marks what a real kernel would do by itself: whoever counts system calls can take
-/// all between the two marks for one. They ask for the priority of users that do not exist.
+/// Brackets the system calls that a real kernel would make inside of one `kevent` call.
+///
+/// Both marks are calls of `getpriority` for users that do not exist. A test that counts system
+/// calls takes the marks and all calls between them for one.
 #[derive(Debug)]
 pub(super) struct Kernel(());
 
@@ -28,19 +30,19 @@ impl Drop for Kernel {
 }
 
 fn mark(mark: u32) {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: the pointer is valid for as long as this thread is.
+    // SAFETY: the C library keeps the pointer valid while this thread lives.
     let before = unsafe { *errno };
-    // SAFETY: it takes no pointer.
+    // SAFETY: no memory is passed.
     unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_USER, mark) };
-    // Asking about nobody fails, which must not show in what a signal interrupted.
-    // SAFETY: as above.
+    // The call fails. Code that a signal interrupted must not see its error.
+    // SAFETY: the C library keeps the pointer valid while this thread lives.
     unsafe { *errno = before };
 }
 
-/// How many notices are taken at once.
-pub(super) const NOTICES: usize = 256;
+/// The most events that one call takes from an epoll instance.
+pub(super) const MAX_ACTIVITY: usize = 256;
 
 /// An epoll instance.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ pub(super) struct Epoll(OwnedFd);
 
 impl Epoll {
     pub(super) fn new() -> io::Result<Epoll> {
-        // SAFETY: it takes no pointer.
+        // SAFETY: no memory is passed.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         owned(fd).map(Epoll)
     }
@@ -61,13 +63,13 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_MOD, fd, events, data)
     }
 
-    /// Harmless if the descriptor is not there.
+    /// Removes a descriptor, if it was added.
     pub(super) fn remove(&self, fd: RawFd) {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
-    /// True if this very descriptor was added and not closed since, whatever other
-    /// descriptors its file has, and whatever else has got its number.
+    /// True if the descriptor was added and was not closed since. Other descriptors of the same
+    /// file, and a new file with the same number, do not count.
     pub(super) fn has(&self, fd: RawFd) -> bool {
         match self.add(fd, 0, 0) {
             Ok(()) => {
@@ -78,12 +80,13 @@ impl Epoll {
         }
     }
 
-    /// The data of what has happened, without waiting.
-    pub(super) fn take(&self, list: &mut [libc::epoll_event; NOTICES]) -> usize {
+    /// Takes events without blocking. Returns their number.
+    pub(super) fn take(&self, list: &mut [libc::epoll_event; MAX_ACTIVITY]) -> usize {
         // SAFETY: pointer and length describe `list`.
-        let n =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), list.as_mut_ptr(), NOTICES as i32, 0) };
-        usize::try_from(n).unwrap_or(0)
+        let count = unsafe {
+            libc::epoll_wait(self.0.as_raw_fd(), list.as_mut_ptr(), MAX_ACTIVITY as i32, 0)
+        };
+        usize::try_from(count).unwrap_or(0)
     }
 
     fn control(&self, op: i32, fd: RawFd, events: i32, data: u64) -> io::Result<()> {
@@ -102,26 +105,26 @@ impl AsRawFd for Epoll {
     }
 }
 
-/// A flag that a poller can see: an eventfd.
+/// A flag whose descriptor is readable while it is set: an eventfd.
 #[derive(Debug)]
 pub(super) struct Flag(OwnedFd);
 
 impl Flag {
     pub(super) fn new() -> io::Result<Flag> {
-        // SAFETY: it takes no pointer.
+        // SAFETY: no memory is passed.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         owned(fd).map(Flag)
     }
 
-    pub(super) fn raise(&self) {
+    pub(super) fn set(&self) {
         let one = 1u64;
-        // SAFETY: eight bytes are read from `one`.
+        // SAFETY: the kernel reads eight bytes from `one`.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    pub(super) fn lower(&self) {
+    pub(super) fn clear(&self) {
         let mut count = 0u64;
-        // SAFETY: eight bytes are written to `count`.
+        // SAFETY: the kernel writes eight bytes to `count`.
         unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 }
@@ -132,8 +135,8 @@ impl AsRawFd for Flag {
     }
 }
 
-/// Waits until `fd` is readable or the time is over.
-pub(super) fn sleep(fd: RawFd, timeout: Option<Duration>) -> io::Result<()> {
+/// Blocks until `fd` is readable or the timeout has passed.
+pub(super) fn wait_readable(fd: RawFd, timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), |timeout| timeout as *const _);
     let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -148,6 +151,6 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the caller has just got the descriptor from the kernel, and gives it up.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,7 +1,8 @@
-//! The overlapped calls: each starts one, and says how that went.
+//! The overlapped system calls, one function each.
 //!
-//! All of them are given the memory of a slot, which stays where it is until their packet
-//! has been dequeued.
+//! Each function takes the memory of a slot, which stays at its address until the packet of the
+//! call is dequeued (see `slots.rs`). In the safety comments, "the caller" keeps the promise in
+//! the function's own safety section.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -24,101 +25,105 @@ use windows_sys::Win32::System::Pipes::ConnectNamedPipe;
 use crate::slots::{self, Memory};
 use crate::sockets::Extensions;
 
-/// How a call began.
+/// The state of a call right after it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Issued {
-    /// It goes on. A packet comes when it has ended.
+pub(crate) enum CallStatus {
+    /// In flight. A packet is queued when it ends.
     Pending,
-    /// It is over, with this count. A packet comes all the same, unless the source skips
-    /// those.
-    Now(usize),
-    /// It is over, with this count, and a message did not fit. A packet comes always.
+    /// Completed synchronously, with this count. A packet is queued all the same, unless the
+    /// source has `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`.
+    Completed(usize),
+    /// Completed synchronously, with this count, and a message was truncated. A packet is
+    /// always queued.
     Truncated(usize),
-    /// It failed. No packet comes.
+    /// Failed with this error. No packet is queued.
     Failed(i32),
 }
 
-/// What `AcceptEx` needs for an address of any family.
-const ADDRESS_ROOM: u32 = size_of::<SOCKADDR_STORAGE>() as u32 + 16;
+/// The space that `AcceptEx` needs for an address of any family.
+const ADDRESS_SPACE: u32 = size_of::<SOCKADDR_STORAGE>() as u32 + 16;
 
-/// Where `AcceptEx` writes addresses. Nobody reads them: one place does for all calls.
+/// The buffer for the addresses that `AcceptEx` writes. They are never read, so all calls share
+/// one buffer.
 #[repr(C, align(8))]
-struct Addresses(UnsafeCell<[u8; 2 * ADDRESS_ROOM as usize]>);
+struct Addresses(UnsafeCell<[u8; 2 * ADDRESS_SPACE as usize]>);
 
-// SAFETY: only the kernel looks at it.
+// SAFETY: this process never accesses the contents; only the kernel writes to them.
 unsafe impl Sync for Addresses {}
 
-static ADDRESSES: Addresses = Addresses(UnsafeCell::new([0; 2 * ADDRESS_ROOM as usize]));
+static ADDRESSES: Addresses = Addresses(UnsafeCell::new([0; 2 * ADDRESS_SPACE as usize]));
 
-/// `AcceptEx`: waits for a connection, to be `socket`.
+/// `AcceptEx`: accepts a connection as `socket`.
 ///
 /// # Safety
 ///
-/// `memory` is a slot's that was just taken, and outlives the call.
+/// `memory` is that of a slot that was just taken and is not released before the call ends. The
+/// same holds for `socket`, which is not closed before.
 pub(crate) unsafe fn accept(
     extensions: &mut Extensions,
     listener: RawSocket,
     socket: &OwnedSocket,
     memory: NonNull<Memory>,
-) -> Issued {
+) -> CallStatus {
     let accept = match extensions.accept(listener) {
         Ok(accept) => accept,
         Err(error) => return failed(error),
     };
     let mut count = 0;
-    // SAFETY: both sockets are open; the rest is what our caller vouches for.
+    // SAFETY: the buffer is static; the caller keeps the sockets and the slot.
     let done = unsafe {
         accept(
             listener as SOCKET,
             socket.as_raw_socket() as SOCKET,
             ADDRESSES.0.get().cast(),
             0,
-            ADDRESS_ROOM,
-            ADDRESS_ROOM,
+            ADDRESS_SPACE,
+            ADDRESS_SPACE,
             &mut count,
             overlapped(memory),
         )
     };
-    issued(done != FALSE, count, memory)
+    call_status(done != FALSE, count, memory)
 }
 
-/// Makes a socket that `AcceptEx` has connected like any other: until then even its
-/// addresses are unknown to it.
+/// Sets `SO_UPDATE_ACCEPT_CONTEXT`: without it, calls such as `getpeername` and `shutdown` fail
+/// on a socket that `AcceptEx` has connected.
 pub(crate) fn finish_accept(listener: RawSocket, socket: &OwnedSocket) -> io::Result<()> {
     let listener = listener as SOCKET;
     let value = (&raw const listener).cast();
     let len = size_of::<SOCKET>() as i32;
     let socket = socket.as_raw_socket() as SOCKET;
-    // SAFETY: the value is a local variable, of the size given.
+    // SAFETY: `value` and `len` describe a local variable.
     let result = unsafe { setsockopt(socket, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, value, len) };
     if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `ConnectEx`, of a socket that it binds first if need be, as the call demands.
+/// `ConnectEx`, which needs a bound socket: an unbound one is bound to any address first.
 ///
 /// # Safety
 ///
-/// `memory` is a slot's that was just taken, and outlives the call; so does the address.
+/// `memory` is that of a slot that was just taken and is not released before the call ends. The
+/// address is valid until then.
 pub(crate) unsafe fn connect_stream(
     extensions: &mut Extensions,
     socket: RawSocket,
     address: RawAddr,
     memory: NonNull<Memory>,
-) -> Issued {
+) -> CallStatus {
     let connect = match extensions.connect(socket) {
         Ok(connect) => connect,
         Err(error) => return failed(error),
     };
-    // SAFETY: our caller vouches for the address.
+    // SAFETY: the caller keeps the address valid.
     if let Err(error) = unsafe { bind_to_any(socket, address) } {
         return failed(error);
     }
     let (name, len, mut count) = (address.ptr.as_ptr().cast_const().cast(), address.len, 0);
-    // SAFETY: nothing is sent along; the rest is what our caller vouches for.
+    // SAFETY: there is no send buffer; the caller keeps the address and the slot.
     let done = unsafe {
         connect(socket as SOCKET, name, len as i32, ptr::null(), 0, &mut count, overlapped(memory))
     };
-    issued(done != FALSE, count, memory)
+    call_status(done != FALSE, count, memory)
 }
 
 /// Binds a socket to any address of the family of `peer`, unless it is bound.
@@ -131,36 +136,38 @@ unsafe fn bind_to_any(socket: RawSocket, peer: RawAddr) -> io::Result<()> {
     if (peer.len as usize) < size_of_val(&any.ss_family) || peer.len as usize > size_of_val(&any) {
         return Err(io::Error::from_raw_os_error(WSAEINVAL));
     }
-    // SAFETY: every address begins with its family, and this one is long enough.
+    // SAFETY: the caller keeps the address valid; it begins with its family, and its length was
+    // checked above.
     any.ss_family = unsafe { ptr::read_unaligned(peer.ptr.as_ptr().cast()) };
-    // SAFETY: the address is a local variable, at least as long as said.
+    // SAFETY: `any` is a local variable that is not shorter than `peer.len`, as checked above.
     let result =
         unsafe { bind(socket as SOCKET, (&raw const any).cast::<SOCKADDR>(), peer.len as i32) };
     if result != SOCKET_ERROR {
         return Ok(());
     }
     let error = io::Error::last_os_error();
-    // Bound already.
+    // WSAEINVAL: the socket is bound already.
     if error.raw_os_error() == Some(WSAEINVAL) { Ok(()) } else { Err(error) }
 }
 
-/// Makes a socket that `ConnectEx` has connected like any other.
+/// Sets `SO_UPDATE_CONNECT_CONTEXT`: without it, calls such as `getpeername` and `shutdown` fail
+/// on a socket that `ConnectEx` has connected.
 pub(crate) fn finish_connect(socket: RawSocket) -> io::Result<()> {
     let socket = socket as SOCKET;
-    // SAFETY: the option has no value.
+    // SAFETY: the option takes no value, so null and 0 describe it.
     let result =
         unsafe { setsockopt(socket, SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, ptr::null(), 0) };
     if result == SOCKET_ERROR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `connect` of a socket whose peer is only noted.
+/// `connect` of a datagram socket, which stores the peer and does not block.
 ///
 /// # Safety
 ///
 /// The address is valid.
 pub(crate) unsafe fn connect_datagrams(socket: RawSocket, address: RawAddr) -> Result<usize, i32> {
     let name = address.ptr.as_ptr().cast_const().cast();
-    // SAFETY: our caller vouches for the address.
+    // SAFETY: the caller keeps the address valid.
     let result = unsafe { connect(socket as SOCKET, name, address.len as i32) };
     if result == SOCKET_ERROR { Err(last_error()) } else { Ok(0) }
 }
@@ -169,10 +176,15 @@ pub(crate) unsafe fn connect_datagrams(socket: RawSocket, address: RawAddr) -> R
 ///
 /// # Safety
 ///
-/// `memory` is a slot's that was just taken. It and what `buf` names outlive the call.
-pub(crate) unsafe fn receive(socket: RawSocket, buf: RawBuf, memory: NonNull<Memory>) -> Issued {
+/// `memory` is that of a slot that was just taken. It is not released and `buf` is valid until
+/// the call ends; the kernel has exclusive access to a buffer that it fills.
+pub(crate) unsafe fn receive(
+    socket: RawSocket,
+    buf: RawBuf,
+    memory: NonNull<Memory>,
+) -> CallStatus {
     let list = single(buf, memory);
-    // SAFETY: the list is in the slot; the rest is what our caller vouches for.
+    // SAFETY: the list is in the slot; the caller keeps the slot and the buffer.
     unsafe { receive_list(socket, list, 1, memory) }
 }
 
@@ -180,35 +192,35 @@ pub(crate) unsafe fn receive(socket: RawSocket, buf: RawBuf, memory: NonNull<Mem
 ///
 /// # Safety
 ///
-/// As for [`receive`]; the list and its buffers outlive the call.
+/// As for [`receive`]; the list and its buffers are valid until the call ends.
 pub(crate) unsafe fn receive_list(
     socket: RawSocket,
     list: *const WSABUF,
     len: u32,
     memory: NonNull<Memory>,
-) -> Issued {
-    // SAFETY: the field lies within the memory.
+) -> CallStatus {
+    // SAFETY: `memory` is that of a slot, so the field is in bounds.
     let flags = unsafe { &raw mut (*memory.as_ptr()).flags };
     let (mut count, overlapped) = (0, overlapped(memory));
-    // SAFETY: our caller vouches for the memory.
+    // SAFETY: the caller keeps the slot and all memory that the call names.
     let result =
         unsafe { WSARecv(socket as SOCKET, list, len, &mut count, flags, overlapped, None) };
-    issued(result != SOCKET_ERROR, count, memory)
+    call_status(result != SOCKET_ERROR, count, memory)
 }
 
-/// Receives a message, by the simplest call that fills all of it: `WSARecvMsg`,
-/// `WSARecvFrom` or `WSARecv`, of which the last two are for streams, too.
+/// Receives a message: with `WSARecvMsg` if it has space for control data, with `WSARecvFrom` if
+/// it has space for an address, else with `WSARecv`. The last two also work on streams.
 ///
 /// # Safety
 ///
-/// As for [`receive`]; the message and all that it names outlive the call.
+/// As for [`receive`]; the message and all memory that it names are valid until the call ends.
 pub(crate) unsafe fn receive_message(
     extensions: &mut Extensions,
     socket: RawSocket,
     message: NonNull<WSAMSG>,
     memory: NonNull<Memory>,
-) -> Issued {
-    // SAFETY: our caller vouches for the message.
+) -> CallStatus {
+    // SAFETY: the caller keeps the message valid.
     let WSAMSG { name, namelen, lpBuffers, dwBufferCount, Control, dwFlags } =
         unsafe { message.read() };
     let (mut count, overlapped) = (0, overlapped(memory));
@@ -217,22 +229,22 @@ pub(crate) unsafe fn receive_message(
             Ok(receive) => receive,
             Err(error) => return failed(error),
         };
-        // SAFETY: our caller vouches for the memory.
+        // SAFETY: the caller keeps the slot and all memory that the call names.
         let result =
             unsafe { receive(socket as SOCKET, message.as_ptr(), &mut count, overlapped, None) };
-        return issued(result != SOCKET_ERROR, count, memory);
+        return call_status(result != SOCKET_ERROR, count, memory);
     }
-    // SAFETY: the field lies within the memory.
+    // SAFETY: `memory` is that of a slot, so the field is in bounds.
     let flags = unsafe { &raw mut (*memory.as_ptr()).flags };
-    // SAFETY: the slot is ours until the call.
+    // SAFETY: the slot was just taken, and the kernel does not use it before the call.
     unsafe { flags.write(dwFlags) };
     if name.is_null() || namelen == 0 {
-        // SAFETY: our caller vouches for the memory.
+        // SAFETY: the caller keeps the slot and all memory that the call names.
         return unsafe { receive_list(socket, lpBuffers, dwBufferCount, memory) };
     }
-    // SAFETY: the field lies within the message.
+    // SAFETY: the caller keeps the message valid, so the field is in bounds.
     let name_len = unsafe { &raw mut (*message.as_ptr()).namelen };
-    // SAFETY: our caller vouches for the memory; the length lives as long as the message.
+    // SAFETY: the caller keeps the slot, the message and all memory that it names.
     let result = unsafe {
         WSARecvFrom(
             socket as SOCKET,
@@ -246,7 +258,7 @@ pub(crate) unsafe fn receive_message(
             None,
         )
     };
-    issued(result != SOCKET_ERROR, count, memory)
+    call_status(result != SOCKET_ERROR, count, memory)
 }
 
 /// `WSASend` of `buf`.
@@ -254,15 +266,15 @@ pub(crate) unsafe fn receive_message(
 /// # Safety
 ///
 /// As for [`receive`].
-pub(crate) unsafe fn send(socket: RawSocket, buf: RawBuf, memory: NonNull<Memory>) -> Issued {
+pub(crate) unsafe fn send(socket: RawSocket, buf: RawBuf, memory: NonNull<Memory>) -> CallStatus {
     let (list, mut count, overlapped) = (single(buf, memory), 0, overlapped(memory));
-    // SAFETY: the list is in the slot; the rest is what our caller vouches for.
+    // SAFETY: the list is in the slot; the caller keeps the slot and the buffer.
     let result = unsafe { WSASend(socket as SOCKET, list, 1, &mut count, 0, overlapped, None) };
-    issued(result != SOCKET_ERROR, count, memory)
+    call_status(result != SOCKET_ERROR, count, memory)
 }
 
-/// Sends a message, by the simplest call that takes all of it: `WSASendMsg`, `WSASendTo`
-/// or `WSASend`.
+/// Sends a message: with `WSASendMsg` if it has control data, with `WSASendTo` if it has an
+/// address, else with `WSASend`.
 ///
 /// # Safety
 ///
@@ -272,27 +284,27 @@ pub(crate) unsafe fn send_message(
     message: NonNull<WSAMSG>,
     flags: u32,
     memory: NonNull<Memory>,
-) -> Issued {
-    // SAFETY: our caller vouches for the message.
+) -> CallStatus {
+    // SAFETY: the caller keeps the message valid.
     let WSAMSG { name, namelen, lpBuffers: list, dwBufferCount: len, Control, .. } =
         unsafe { message.read() };
     let (socket, mut count, overlapped) = (socket as SOCKET, 0, overlapped(memory));
     let result = if Control.len > 0 {
         let message = message.as_ptr();
-        // SAFETY: our caller vouches for the memory.
+        // SAFETY: the caller keeps the slot and all memory that the call names.
         unsafe { WSASendMsg(socket, message, flags, &mut count, overlapped, None) }
     } else if name.is_null() || namelen == 0 {
-        // SAFETY: our caller vouches for the memory.
+        // SAFETY: the caller keeps the slot and all memory that the call names.
         unsafe { WSASend(socket, list, len, &mut count, flags, overlapped, None) }
     } else {
         let name = name.cast_const();
-        // SAFETY: our caller vouches for the memory.
+        // SAFETY: the caller keeps the slot and all memory that the call names.
         unsafe { WSASendTo(socket, list, len, &mut count, flags, name, namelen, overlapped, None) }
     };
-    issued(result != SOCKET_ERROR, count, memory)
+    call_status(result != SOCKET_ERROR, count, memory)
 }
 
-/// `ReadFile` from `offset` on, which pipes ignore.
+/// `ReadFile` at `offset`, which pipes ignore.
 ///
 /// # Safety
 ///
@@ -302,14 +314,14 @@ pub(crate) unsafe fn read(
     buf: RawBuf,
     offset: u64,
     memory: NonNull<Memory>,
-) -> Issued {
+) -> CallStatus {
     let overlapped = overlapped_at(memory, offset);
-    // SAFETY: our caller vouches for the memory.
+    // SAFETY: the caller keeps the slot and all memory that the call names.
     let done = unsafe { ReadFile(file, buf.ptr.as_ptr(), buf.len, ptr::null_mut(), overlapped) };
-    issued(done != FALSE, slots::status(memory).1 as u32, memory)
+    call_status(done != FALSE, slots::status(memory).1 as u32, memory)
 }
 
-/// `WriteFile` from `offset` on, which pipes ignore.
+/// `WriteFile` at `offset`, which pipes ignore.
 ///
 /// # Safety
 ///
@@ -319,47 +331,48 @@ pub(crate) unsafe fn write(
     buf: RawBuf,
     offset: u64,
     memory: NonNull<Memory>,
-) -> Issued {
+) -> CallStatus {
     let overlapped = overlapped_at(memory, offset);
-    // SAFETY: our caller vouches for the memory.
+    // SAFETY: the caller keeps the slot and all memory that the call names.
     let done = unsafe { WriteFile(file, buf.ptr.as_ptr(), buf.len, ptr::null_mut(), overlapped) };
-    issued(done != FALSE, slots::status(memory).1 as u32, memory)
+    call_status(done != FALSE, slots::status(memory).1 as u32, memory)
 }
 
 /// `ConnectNamedPipe`.
 ///
 /// # Safety
 ///
-/// `memory` is a slot's that was just taken, and outlives the call.
-pub(crate) unsafe fn connect_pipe(pipe: HANDLE, memory: NonNull<Memory>) -> Issued {
-    // SAFETY: our caller vouches for the memory.
+/// `memory` is that of a slot that was just taken and is not released before the call ends.
+pub(crate) unsafe fn connect_pipe(pipe: HANDLE, memory: NonNull<Memory>) -> CallStatus {
+    // SAFETY: the caller keeps the slot and all memory that the call names.
     let done = unsafe { ConnectNamedPipe(pipe, overlapped(memory)) };
-    issued(done != FALSE, 0, memory)
+    call_status(done != FALSE, 0, memory)
 }
 
-/// `CancelIoEx`: has a call end soon. It fails only if that has ended already; either way
-/// its packet comes.
+/// `CancelIoEx`: cancels a call. It fails only if the call has already ended; its packet is
+/// queued in both cases.
 pub(crate) fn cancel(file: HANDLE, memory: NonNull<Memory>) {
-    // SAFETY: the kernel compares the address with those of its requests.
+    // SAFETY: the kernel only compares the address with those of its requests.
     let _ = unsafe { CancelIoEx(file, overlapped(memory)) };
 }
 
-/// Why a call of a socket failed that has ended. The kernel has a status, of which Winsock
-/// knows what it calls it.
+/// Returns the error of a socket call that has ended. Winsock maps the kernel's status to its
+/// own error codes, which differ from those of `RtlNtStatusToDosError`.
 pub(crate) fn socket_error(socket: RawSocket, memory: NonNull<Memory>) -> i32 {
     let (mut count, mut flags) = (0, 0);
-    // SAFETY: the slot's call has ended, and the other pointers are to local variables.
-    let fine = unsafe {
+    // SAFETY: the call of the slot has ended, so no other code writes to it; the other pointers
+    // are to local variables.
+    let succeeded = unsafe {
         WSAGetOverlappedResult(socket as SOCKET, overlapped(memory), &mut count, 0, &mut flags)
     };
-    if fine != FALSE { 0 } else { last_error() }
+    if succeeded != FALSE { 0 } else { last_error() }
 }
 
-/// A list of one buffer, in the slot.
+/// Writes a list of one buffer to the slot.
 fn single(buf: RawBuf, memory: NonNull<Memory>) -> *const WSABUF {
-    // SAFETY: the field lies within the memory.
+    // SAFETY: `memory` is that of a slot, so the field is in bounds.
     let list = unsafe { &raw mut (*memory.as_ptr()).buffer };
-    // SAFETY: the slot is ours until the call.
+    // SAFETY: the slot was just taken, and the kernel does not use it before the call.
     unsafe { list.write(WSABUF { len: buf.len, buf: buf.ptr.as_ptr() }) };
     list
 }
@@ -371,37 +384,38 @@ fn overlapped(memory: NonNull<Memory>) -> *mut OVERLAPPED {
 fn overlapped_at(memory: NonNull<Memory>, offset: u64) -> *mut OVERLAPPED {
     let (low, high) = (offset as u32, (offset >> 32) as u32);
     let at = OVERLAPPED_0 { Anonymous: OVERLAPPED_0_0 { Offset: low, OffsetHigh: high } };
-    // SAFETY: the field lies within the memory.
+    // SAFETY: `memory` is that of a slot, so the field is in bounds.
     let field = unsafe { &raw mut (*memory.as_ptr()).overlapped.Anonymous };
-    // SAFETY: the slot is ours until the call.
+    // SAFETY: the slot was just taken, and the kernel does not use it before the call.
     unsafe { field.write(at) };
     overlapped(memory)
 }
 
-/// Reads what a call has returned. Call it at once: the error is the thread's last.
-fn issued(fine: bool, count: u32, memory: NonNull<Memory>) -> Issued {
-    if fine {
-        return Issued::Now(count as usize);
+/// Returns the state of a call. It must directly follow the call: it reads the thread's last
+/// error.
+fn call_status(succeeded: bool, count: u32, memory: NonNull<Memory>) -> CallStatus {
+    if succeeded {
+        return CallStatus::Completed(count as usize);
     }
     match last_error() {
-        code if code == ERROR_IO_PENDING as i32 => Issued::Pending,
-        // A message was longer than the buffer. For the kernel that is a warning, not an
-        // error, and it sends a packet; if so, the slot has been written to.
+        code if code == ERROR_IO_PENDING as i32 => CallStatus::Pending,
+        // A message was longer than the buffer. For the kernel this is a warning: it writes to
+        // the slot and queues a packet. If it has not written, the call has failed.
         code if code == WSAEMSGSIZE || code == ERROR_MORE_DATA as i32 => {
             match slots::status(memory) {
-                (STATUS_PENDING, _) => Issued::Failed(code),
-                (_, count) => Issued::Truncated(count),
+                (STATUS_PENDING, _) => CallStatus::Failed(code),
+                (_, count) => CallStatus::Truncated(count),
             }
         }
-        code => Issued::Failed(code),
+        code => CallStatus::Failed(code),
     }
 }
 
-fn failed(error: io::Error) -> Issued {
-    Issued::Failed(error.raw_os_error().unwrap_or(WSAEINVAL))
+fn failed(error: io::Error) -> CallStatus {
+    CallStatus::Failed(error.raw_os_error().unwrap_or(WSAEINVAL))
 }
 
 fn last_error() -> i32 {
-    // SAFETY: the call takes no pointer.
+    // SAFETY: `GetLastError` takes no pointer.
     unsafe { GetLastError() as i32 }
 }
