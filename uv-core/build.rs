@@ -1,4 +1,4 @@
-//! Names the backends that are both enabled and possible: `has_epoll` and so on.
+//! Sets a cfg for each backend that is enabled and that the target has: `has_epoll` and so on.
 
 use std::env::var;
 
@@ -8,7 +8,7 @@ fn main() {
     let family = target("FAMILY");
     let any = family.split(',').any(|family| family == "unix" || family == "windows");
     let bsd = ["freebsd", "netbsd", "openbsd", "dragonfly"].contains(&os.as_str());
-    // Those that the io-uring crate has bindings for.
+    // The architectures that the io-uring crate has bindings for.
     let ring = ["x86_64", "aarch64", "riscv64", "loongarch64", "powerpc64"].contains(&&*arch);
 
     let possible = [

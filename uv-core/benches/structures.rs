@@ -1,18 +1,18 @@
-//! The loop's own structures, without a kernel: `cargo bench -p uv-core`.
+//! Benchmarks of the loop's data structures, without system calls: `cargo bench -p uv-core`.
 //!
-//! Everything else is measured by the crate `bench`, beside others and in their rounds.
+//! The crate `bench` measures everything else and compares it with other libraries.
 
 #[allow(dead_code, unused_imports, reason = "the loop and its tests use more of it")]
-#[path = "../src/arena.rs"]
+#[path = "../src/storage/arena.rs"]
 mod arena;
 #[allow(dead_code, unused_imports, reason = "the loop and its tests use more of it")]
-#[path = "../src/wheel.rs"]
+#[path = "../src/handles/timer/wheel.rs"]
 mod wheel;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 
-use arena::Arena;
+use arena::{Arena, Seed};
 use wheel::{Node, Nodes, Wheel};
 
 const COUNTS: [u32; 3] = [100, 10_000, 1_000_000];
@@ -21,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-/// Deadlines within ten seconds, the same each time.
+/// Pseudo-random deadlines within ten seconds, the same in each run.
 fn deadlines(count: u32) -> Vec<u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -36,12 +36,12 @@ fn deadlines(count: u32) -> Vec<u64> {
 /// A wheel and its timers.
 struct Timers {
     wheel: Wheel,
-    nodes: Places,
+    nodes: NodeTable,
 }
 
-struct Places(Vec<Node>);
+struct NodeTable(Vec<Node>);
 
-impl Nodes for Places {
+impl Nodes for NodeTable {
     fn node(&self, index: u32) -> Option<&Node> {
         self.0.get(index as usize)
     }
@@ -52,7 +52,7 @@ impl Nodes for Places {
 }
 
 fn filled(deadlines: &[u64]) -> Timers {
-    let nodes = Places(vec![Node::OUT; deadlines.len()]);
+    let nodes = NodeTable(vec![Node::UNSCHEDULED; deadlines.len()]);
     let mut timers = Timers { wheel: Wheel::new(), nodes };
     for (index, deadline) in deadlines.iter().enumerate() {
         timers.wheel.schedule(&mut timers.nodes, index as u32, *deadline);
@@ -82,7 +82,7 @@ fn wheel_expire(bencher: Bencher<'_, '_>, count: u32) {
     bencher.bench_refs(|Timers { wheel, nodes }| {
         let mut expired = Vec::new();
         let mut all = 0;
-        // As a loop does it that wakes every millisecond.
+        // As in a loop that wakes every millisecond.
         for now in (0..=10_000_000_000).step_by(1_000_000) {
             wheel.expire(nodes, now, &mut expired);
             all += expired.len();
@@ -95,7 +95,7 @@ fn wheel_expire(bencher: Bencher<'_, '_>, count: u32) {
 #[divan::bench(args = COUNTS)]
 fn arena_insert_and_remove(bencher: Bencher<'_, '_>, count: u32) {
     bencher.counter(ItemsCount::new(count)).bench(|| {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(Seed::draw());
         let keys: Vec<_> = (0..count).map(|value| arena.insert(value)).collect();
         keys.into_iter().filter_map(|key| arena.remove(key)).count()
     });
@@ -103,7 +103,7 @@ fn arena_insert_and_remove(bencher: Bencher<'_, '_>, count: u32) {
 
 #[divan::bench(args = COUNTS)]
 fn arena_get(bencher: Bencher<'_, '_>, count: u32) {
-    let mut arena = Arena::default();
+    let mut arena = Arena::new(Seed::draw());
     let keys: Vec<_> = (0..count).map(|value| arena.insert(value)).collect();
     bencher.counter(ItemsCount::new(count)).bench_local(|| {
         keys.iter()

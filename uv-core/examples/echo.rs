@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `--backend` takes the name of a backend that this program was built with, or `auto`.
-//! With `--connections N` it ends after so many connections.
+//! With `--connections N` it ends after N connections.
 
 mod common;
 
@@ -14,9 +14,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use common::Arguments;
 use uv_core::backends::Auto;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags};
 
-/// Connections that may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 pub(crate) fn main() -> io::Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn main() -> io::Result<()> {
     serve(&backend, port, connections, |address| println!("listening on {address}"))
 }
 
-/// Serves so many connections, after telling on which address.
+/// Serves a number of connections, after a call of `listening` with the address.
 pub(crate) fn serve(
     backend: &str,
     port: u16,
@@ -39,7 +39,7 @@ pub(crate) fn serve(
     let mut lp = Loop::new(backend);
 
     let server = Tcp::new(&mut lp);
-    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), BindFlags::empty())?;
+    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), TcpBindFlags::empty())?;
     let mut left = connections;
     server.listen(&mut lp, BACKLOG, move |lp, server, result| {
         let accepted = result.and_then(|()| server.accept(lp)).and_then(|peer| {
@@ -64,14 +64,15 @@ fn echo(lp: &mut Loop<Auto>, peer: Tcp, bytes: io::Result<&[u8]>) {
         Ok([]) | Err(_) => return close(lp, peer),
         Ok(bytes) => bytes,
     };
-    // Most of the time all of it can be written at once, and nothing needs to be kept.
+    // Usually the kernel takes all bytes, and no copy is needed.
     let written = match peer.try_write(lp, bytes) {
         Ok(written) => written,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
         Err(_) => return close(lp, peer),
     };
     if written < bytes.len() {
-        // The peer reads slower than it writes: it is not read until it has caught up.
+        // Back-pressure: the peer reads slower than it writes, so reading stops until the rest is
+        // written.
         let rest = bytes[written..].to_vec();
         let queued = peer.read_stop(lp).and_then(|()| {
             peer.write(lp, rest, |lp, peer, result, _| {

@@ -1,4 +1,4 @@
-//! A first program: a timer that ticks, and a thread that says when it is enough.
+//! A first program: a repeating timer, and a thread that ends it by a message.
 //!
 //! ```sh
 //! cargo run -p uv-core --example first
@@ -19,17 +19,17 @@ pub(crate) fn main() -> std::io::Result<()> {
     })?;
 
     let (_, sender) = Channel::new(&mut lp, move |lp: &mut Loop, channel, word: &str| {
-        println!("the thread says: {word}");
-        if word == "enough" {
-            // Nothing is left that could call back, and so `run` returns.
+        println!("message from the thread: {word}");
+        if word == "stop" {
+            // No active handle is left, so `run` returns.
             let closed = timer.close(lp).and_then(|()| channel.handle().close(lp));
             closed.expect("both are open");
         }
     });
     let thread = std::thread::spawn(move || {
-        for word in ["hello", "and", "enough"] {
+        for word in ["hello", "and", "stop"] {
             std::thread::sleep(Duration::from_millis(20));
-            sender.send(word).expect("the channel is open until it was enough");
+            sender.send(word).expect("the channel is open until the last message");
         }
     });
 

@@ -1,12 +1,12 @@
-//! A proxy for TCP, on any backend: what comes in on one side goes out on the other.
+//! A TCP proxy, on any backend.
 //!
 //! ```sh
 //! cargo run -p uv-core --example proxy -- --to 127.0.0.1:80 --port 7002 --backend auto
 //! ```
 //!
-//! Each direction is one buffer that is read into, written from, and read into again. So
-//! nobody is read faster than the other side takes it, and memory is two buffers a connection,
-//! however much there is to pass on. With `--connections N` it ends after so many.
+//! Each direction has one buffer, which is read into and then written. So no side is read faster
+//! than the other accepts, and a connection uses two buffers, however many bytes it transfers. With
+//! `--connections N` the proxy ends after N connections.
 
 mod common;
 
@@ -15,12 +15,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use common::Arguments;
 use uv_core::backends::Auto;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags};
 
-/// Connections that may wait to be accepted.
+/// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Bytes that are on their way in one direction.
+/// The size of the buffer of one direction.
 const BUFFER: usize = 64 * 1024;
 
 pub(crate) fn main() -> io::Result<()> {
@@ -29,10 +29,10 @@ pub(crate) fn main() -> io::Result<()> {
     let backend: String = arguments.get("--backend", "auto".into())?;
     let (port, connections) =
         (arguments.get("--port", 7002)?, arguments.get("--connections", u64::MAX)?);
-    serve(&backend, port, connections, to, |address| println!("{address} leads to {to}"))
+    serve(&backend, port, connections, to, |address| println!("forwarding {address} to {to}"))
 }
 
-/// Passes so many connections on to `to`, after telling on which address.
+/// Forwards a number of connections to `to`, after a call of `listening` with the address.
 pub(crate) fn serve(
     backend: &str,
     port: u16,
@@ -42,12 +42,12 @@ pub(crate) fn serve(
 ) -> io::Result<()> {
     let mut lp = Loop::new(common::backend(backend)?);
     let server = Tcp::new(&mut lp);
-    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), BindFlags::empty())?;
+    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), TcpBindFlags::empty())?;
     let mut left = connections;
     server.listen(&mut lp, BACKLOG, move |lp, server, result| {
         if let Err(error) = result.and_then(|()| server.accept(lp)).and_then(|it| join(lp, it, to))
         {
-            eprintln!("a connection is given up: {error}");
+            eprintln!("connection dropped: {error}");
         }
         left -= 1;
         if left == 0 {
@@ -59,7 +59,7 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Connects a client to where it leads, and passes on what either says.
+/// Connects to the server, and forwards bytes in both directions.
 fn join(lp: &mut Loop<Auto>, client: Tcp, to: SocketAddr) -> io::Result<()> {
     let server = Tcp::new(lp);
     let begun = server.connect(lp, to, move |lp, server, result| {
@@ -67,14 +67,14 @@ fn join(lp: &mut Loop<Auto>, client: Tcp, to: SocketAddr) -> io::Result<()> {
             eprintln!("{to}: {error}");
             return close_both(lp, client, server);
         }
-        pass_on(lp, client, server, vec![0; BUFFER]);
-        pass_on(lp, server, client, vec![0; BUFFER]);
+        forward(lp, client, server, vec![0; BUFFER]);
+        forward(lp, server, client, vec![0; BUFFER]);
     });
     begun.inspect_err(|_| close_both(lp, client, server))
 }
 
-/// Reads once from one side; the next read waits until the other has taken all of it.
-fn pass_on(lp: &mut Loop<Auto>, from: Tcp, to: Tcp, buffer: Vec<u8>) {
+/// Reads once from one side and writes it to the other. The next read starts after the write.
+fn forward(lp: &mut Loop<Auto>, from: Tcp, to: Tcp, buffer: Vec<u8>) {
     let reading = from.read(lp, buffer, move |lp, from, count, mut buffer| match count {
         Ok(0) => end(lp, from, to),
         Ok(count) => {
@@ -82,7 +82,7 @@ fn pass_on(lp: &mut Loop<Auto>, from: Tcp, to: Tcp, buffer: Vec<u8>) {
             let writing = to.write(lp, buffer, move |lp, to, result, mut buffer| match result {
                 Ok(()) => {
                     buffer.resize(BUFFER, 0);
-                    pass_on(lp, from, to, buffer);
+                    forward(lp, from, to, buffer);
                 }
                 Err(_) => close_both(lp, from, to),
             });
@@ -97,15 +97,15 @@ fn pass_on(lp: &mut Loop<Auto>, from: Tcp, to: Tcp, buffer: Vec<u8>) {
     }
 }
 
-/// One side has said all: the other is told, and may go on until it has, too.
+/// Forwards the end of one direction; the other direction may continue.
 fn end(lp: &mut Loop<Auto>, from: Tcp, to: Tcp) {
-    let told = to.shutdown(lp, move |lp, to, result| {
-        // A side that cannot be written any more has been told the same.
+    let shutdown = to.shutdown(lp, move |lp, to, result| {
+        // If the other side was shut down as well, both directions have ended.
         if result.is_err() || !from.is_writable(lp) {
             close_both(lp, from, to);
         }
     });
-    if told.is_err() {
+    if shutdown.is_err() {
         close_both(lp, from, to);
     }
 }

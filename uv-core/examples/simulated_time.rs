@@ -1,8 +1,7 @@
-//! A backend without a kernel: time that jumps.
+//! A backend with simulated time.
 //!
-//! It watches nothing and never sleeps as long as a timer is due: its clock simply moves on
-//! to the next deadline. A program that waits for hours runs in an instant, and always in
-//! the same way.
+//! It makes no system calls. Instead of a wait for a timer, its clock advances to the deadline. A
+//! program that waits for hours runs in microseconds, and deterministically.
 //!
 //! ```sh
 //! cargo run -p uv-core --example simulated_time
@@ -12,7 +11,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use uv_core::poll_core::{Backend, Event, Mode, RawSource, Ready, Token, Wake};
+use uv_core::poll_core::{Backend, Event, Interest, Mode, RawSource, Token, Wake};
 use uv_core::{Loop, RunMode, Timer};
 
 /// A backend whose clock jumps from deadline to deadline.
@@ -40,18 +39,19 @@ impl Wake for JumpingWaker {
     }
 }
 
-impl Backend for Jumping {
+// SAFETY: it refuses every source and every operation, and reports no event.
+unsafe impl Backend for Jumping {
     type Waker = JumpingWaker;
 
     fn waker(&self) -> JumpingWaker {
         self.waker.clone()
     }
 
-    unsafe fn register(&mut self, _: Token, _: RawSource, _: Ready, _: Mode) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "there is nothing to watch in here"))
+    unsafe fn register(&mut self, _: Token, _: RawSource, _: Interest, _: Mode) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this backend watches no sources"))
     }
 
-    fn modify(&mut self, _: Token, _: Ready, _: Mode) -> io::Result<()> {
+    fn modify(&mut self, _: Token, _: Interest, _: Mode) -> io::Result<()> {
         Err(io::ErrorKind::NotFound.into())
     }
 

@@ -1,11 +1,11 @@
-//! A UDP server that answers with the length of what it gets, on any backend.
+//! A UDP server that answers each datagram with its length, on any backend.
 //!
 //! ```sh
 //! cargo run -p uv-core --example udp_responder -- --port 7001 --backend auto
 //! ```
 //!
 //! Then `echo hello | nc -u -w1 127.0.0.1 7001`. `--backend` takes the name of a backend that
-//! this program was built with, or `auto`. With `--datagrams N` it ends after so many.
+//! this program was built with, or `auto`. With `--datagrams N` it ends after N datagrams.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use common::Arguments;
-use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+use uv_core::{Handle, Loop, RunMode, Udp, UdpBindFlags};
 
 pub(crate) fn main() -> io::Result<()> {
     let arguments = Arguments::read(&["--backend", "--port", "--datagrams"])?;
@@ -23,7 +23,7 @@ pub(crate) fn main() -> io::Result<()> {
     answer(&backend, port, datagrams, |address| println!("answering on {address}"))
 }
 
-/// Answers so many datagrams, after telling on which address.
+/// Answers a number of datagrams, after a call of `ready` with the address.
 pub(crate) fn answer(
     backend: &str,
     port: u16,
@@ -32,11 +32,11 @@ pub(crate) fn answer(
 ) -> io::Result<()> {
     let mut lp = Loop::new(common::backend(backend)?);
     let server = Udp::new(&mut lp);
-    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), UdpBind::empty())?;
+    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), UdpBindFlags::empty())?;
     server.recv_start(&mut lp, move |lp, server, datagram| {
         let datagram = match datagram {
             Ok(datagram) => datagram,
-            // Errors of UDP are about one datagram: the next may be fine.
+            // A UDP error concerns one datagram: the next may succeed.
             Err(error) => return eprintln!("{error}"),
         };
         let (answer, to) = (format!("{} bytes\n", datagram.data.len()), datagram.from);
@@ -48,7 +48,7 @@ pub(crate) fn answer(
         sent.expect("the handle is open and not connected");
         datagrams -= 1;
         if datagrams == 0 {
-            // The last answer is in the kernel already, or it is cancelled.
+            // The last answer was sent already, or is cancelled.
             server.close(lp).expect("it is open");
         }
     })?;

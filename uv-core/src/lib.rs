@@ -1,110 +1,160 @@
-//! libuv's loop in Rust, over any poller.
+//! An event loop with libuv's model and semantics, over interchangeable pollers.
+//!
+//! A TCP echo server:
+//!
+//! ```no_run
+//! use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let mut lp = Loop::with_default_backend()?;
+//!     lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
+//!     Tcp::listen_on(&mut lp, "127.0.0.1:7000", |lp, peer| {
+//!         peer.on_read(lp, |lp, peer, bytes| match bytes {
+//!             [] => peer.close(lp), // The end of the stream.
+//!             bytes => Ok(peer.send(lp, bytes.to_vec())),
+//!         })
+//!     })?;
+//!     lp.run(RunMode::Default)?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The [`guide`] leads from here to complete programs, one page at a time.
+//!
+//! # Handles and callbacks
+//!
+//! A handle ([`Timer`], [`Tcp`], …) is a small `Copy` key. Its state lives in the [`Loop`], so
+//! every method takes the loop, and every callback receives it: no handle needs a reference
+//! count or a cell. The methods common to all handles are in the trait [`Handle`], those of
+//! [`Tcp`], [`Pipe`] and [`Tty`] in the trait [`Stream`].
+//!
+//! [`Loop::run`] returns when no handle is active and no request is pending. A handle exists
+//! until it is [closed](Handle::close); the key of a closed handle is an error (`NotFound`)
+//! wherever it is used.
 //!
 //! ```
 //! use std::time::Duration;
 //! use uv_core::{Channel, Handle, Loop, RunMode, Timer};
 //!
-//! fn main() -> std::io::Result<()> {
-//!     let mut lp = Loop::with_default_backend()?;
+//! let mut lp = Loop::with_default_backend()?;
+//! let (timer, tick) = (Timer::new(&mut lp), Duration::from_millis(1));
+//! timer.start(&mut lp, tick, tick, |_, _| println!("tick"))?;
 //!
-//!     // Tick until the channel below says that it is enough.
-//!     let (timer, tick) = (Timer::new(&mut lp), Duration::from_millis(1));
-//!     timer.start(&mut lp, tick, tick, |_, _| println!("tick"))?;
+//! let (_, sender) = Channel::new(&mut lp, move |lp, channel, message: String| {
+//!     println!("message of a thread: {message}");
+//!     timer.close(lp).unwrap();
+//!     channel.close(lp).unwrap();
+//! });
+//! std::thread::spawn(move || sender.send("stop".into()));
 //!
-//!     let (_, sender) = Channel::new(&mut lp, move |lp, channel, message: String| {
-//!         println!("a thread says: {message}");
-//!         timer.close(lp).unwrap();
-//!         channel.handle().close(lp).unwrap();
-//!     });
-//!     std::thread::spawn(move || sender.send("enough".into()));
-//!
-//!     lp.run(RunMode::Default)?; // Returns when nothing is left to do.
-//!     Ok(())
-//! }
+//! lp.run(RunMode::Default)?; // Returns when both handles are closed.
+//! # std::io::Result::Ok(())
 //! ```
 //!
-//! Handles ([`Timer`], [`Poll`], …) are small keys; their state lives in the [`Loop`], and
-//! every verb takes it. Callbacks get it too, so no handle needs a reference count or a
-//! cell. The loop is generic over its [backend](backends): pick one by Cargo feature, name
-//! one, let [`Auto`](backends::Auto) choose, or bring your own.
+//! # Contents
 //!
-//! | for | there is |
+//! | for | use |
 //! |---|---|
 //! | time | [`Timer`], [`Loop::now`] |
-//! | a turn of the loop | [`Idle`], [`Prepare`], [`Check`], [`Loop::defer`] |
-//! | other threads | [`Async`], [`Channel`] |
-//! | the network | [`Tcp`] with the verbs of [`Stream`], [`Udp`] |
-//! | other processes | [`Pipe`] with the verbs of [`Stream`] |
-//! | terminals | [`Tty`] with the verbs of [`Stream`], [`guess_handle`] |
-//! | descriptors of others | [`Poll`] |
-//! | changes to files | [`FsEvent`], [`FsPoll`] |
-//! | signals | [`Signal`] |
-//! | names of hosts | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
-//! | secrets | [`Loop::random`], [`random`] |
+//! | phases of an iteration | [`Idle`], [`Prepare`], [`Check`], [`Loop::defer`] |
+//! | wake-ups and messages from other threads | [`Async`], [`Channel`] |
+//! | network | [`Tcp`] with the methods of [`Stream`], [`Udp`] |
+//! | the state of the program, errors | [`Loop::state`], [`Loop::on_error`] |
+//! | local sockets, named pipes, handle passing | [`Pipe`] with the methods of [`Stream`] |
+//! | terminals | [`Tty`] with the methods of [`Stream`], [`guess_handle`] |
+//! | readiness of other libraries' descriptors | [`Poll`] |
+//! | file change notification | [`FsEvent`], [`FsPoll`] |
+//! | signals | [`Signal`], [`signum`] |
+//! | name resolution | [`Loop::getaddrinfo`], [`Loop::getnameinfo`], [`dns`] |
+//! | random bytes | [`Loop::random`], [`random`] |
 //! | files | [`fs`] |
-//! | children | [`Process`], [`Command`], [`Stdio`] |
-//! | what would block | [`Loop::queue_work`], [`Pool`] |
-//! | the machine | [`system`] |
-//! | looking on | [`Metrics`], [`Loop::walk`], [`Loop::list_handles`] |
+//! | child processes | [`Process`], [`Command`], [`Stdio`] |
+//! | blocking work | [`Loop::queue_work`], [`Pool`] |
+//! | system information | [`system`] |
+//! | metrics and debugging | [`Metrics`], [`Loop::walk`], [`Loop::debug_handles`], [`Loop::debug_alive`] |
 //!
-//! The module [`libuv`] has a table of all of libuv's functions and what to call here.
+//! The module [`libuv`] maps every function of libuv to its counterpart here. The module
+//! [`behaviour`] specifies the loop in numbered points; the crate `conformance` checks each of
+//! them on every backend.
 //!
-//! Sockets, of streams and of datagrams, use the operations of backends that perform them, and
-//! readiness elsewhere; files use a thread [pool](Pool) there. What a program sees is the same.
+//! # Backends
 //!
-//! # Behaviour
+//! The loop is generic over its [backend](backends): select one by Cargo feature, name one, let
+//! [`Auto`](backends::Auto) choose, or implement [`poll_core::Backend`]. Where the backend
+//! performs operations (io_uring, I/O completion ports), sockets use these; elsewhere they use
+//! readiness, and files use the thread [pool](Pool). The behaviour is the same.
 //!
-//! It is libuv's, without its defects. The points go on from those of
-//! [poll-core's contract](poll_core#the-contract), and the cases named with each run in the
-//! crate `conformance` on every backend.
+//! # Threads
 //!
-#![doc = include_str!("../docs/behaviour.md")]
+//! A loop and its callbacks stay on one thread: [`Loop`] is not `Send`. Make it in the thread that
+//! runs it. [`AsyncSender`],
+//! [`Sender`], [`Pool`] and [`Metrics`] are `Send` and `Sync`.
 #![deny(unsafe_code)]
 
-mod arena;
-mod auto;
 pub mod backends;
-mod buffers;
-mod callback;
-mod crowd;
+pub mod behaviour;
 pub mod dns;
 mod error;
 mod event_loop;
 pub mod fs;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod guide;
 mod handles;
 pub mod libuv;
-mod mailbox;
+#[cfg(unix)]
+mod loop_group;
 mod metrics;
-mod notify;
-mod operations;
 mod pool;
-mod provided;
-mod queue;
 pub mod random;
 mod requests;
 pub mod signum;
-mod sources;
+mod storage;
 mod streams;
+mod sync;
 mod sys;
 pub mod system;
-mod wheel;
 
 pub use backends::DefaultBackend;
-pub use buffers::{IoBuf, IoBufMut};
-pub use error::is_cancelled;
-pub use event_loop::{Busy, Loop, RunMode};
+pub use error::{error_name, error_number, is_cancelled};
+pub use event_loop::{CloseError, Loop, RunMode};
 pub use handles::{
-    AnyHandle, AsSource, Async, AsyncSender, BindFlags, Channel, Check, Closed, Command, Datagram,
-    Ecn, Exit, FsEvent, FsEventFlags, FsNews, FsPoll, Guess, Handle, HandleList, Idle, Keepalive,
-    PendingKind, Pipe, PipeAccess, PipeEnd, PipeFlags, Poll, PollEvents, Prepare, Process, Sender,
-    Signal, Stdio, Tcp, Timer, Tty, TtyMode, Udp, UdpBind, UdpError, WindowSize,
+    Addresses, AnyHandle, Async, AsyncSender, Channel, Check, Command, Datagram, DebugHandles,
+    Destination, Disconnect, Ecn, Exit, FsEvent, FsEventFlags, FsEventKind, FsPoll, Handle,
+    HandleKind, Idle, Keepalive, PendingKind, Pipe, PipeAccess, PipeEnd, PipeFlags, Poll,
+    PollEvents, Prepare, Process, Received, RecvRequest, SendError, Sender, Signal, Stdio, Tcp,
+    TcpBindFlags, Timer, Tty, TtyMode, Udp, UdpBindFlags, UdpError, UdpReady, WindowSize,
     disable_stdio_inheritance, guess_handle, kill, pipe_pair, socket_pair,
 };
+#[cfg(unix)]
+pub use loop_group::{Distribution, LoopGroup};
 pub use metrics::Metrics;
-/// The trait that backends implement, for those who bring their own.
+/// The crate of the `Backend` trait, for programs with a backend of their own.
 pub use poll_core;
-pub use pool::{Lane, Pool};
-pub use requests::{Work, WorkError};
-pub use streams::{Read, Stream, Write};
+pub use pool::{Pool, WorkKind};
+pub use requests::{WorkError, WorkRequest};
+pub use storage::{IoBuf, IoBufMut};
+pub use streams::{AcceptRequest, AnyStream, ReadRequest, Stream, WriteRequest};
 #[cfg(windows)]
 pub use sys::Passed;
+
+/// Compile-time checks of which types may cross threads.
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<AsyncSender>();
+    is_send_and_sync::<Sender<Vec<u8>>>();
+    is_send_and_sync::<Pool>();
+    is_send_and_sync::<Metrics>();
+};
+
+/// A loop must stay on its thread. If `Loop` were `Send`, `_` would be ambiguous below.
+const _: fn() = || {
+    trait NotSend<A> {
+        fn check() {}
+    }
+    impl<T: ?Sized> NotSend<()> for T {}
+    struct IsSend;
+    impl<T: ?Sized + Send> NotSend<IsSend> for T {}
+    <Loop<DefaultBackend> as NotSend<_>>::check();
+};

@@ -1,4 +1,4 @@
-//! What a loop has done: counted by the loop, read by anybody.
+//! Counters of a loop, written by the loop and read by any thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,33 +6,37 @@ use std::time::{Duration, Instant};
 
 use crate::handles::nanoseconds;
 
-/// The loop's side. Only the loop writes, so plain loads and stores are enough.
+/// The counters. Only the loop's thread writes, so an update is a relaxed load and store.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     loop_count: AtomicU64,
     events: AtomicU64,
     events_waiting: AtomicU64,
     measures_idle_time: AtomicBool,
-    /// Idle time of the waits that are over.
+    /// Idle time of the polls that have ended, by the backend's clock.
     idle_ns: AtomicU64,
-    /// When the wait under way began; `NOT_WAITING` if there is none.
+    /// Start of the poll in progress, by a clock that all threads can read; `NOT_WAITING` if there
+    /// is none.
     waiting_since_ns: AtomicU64,
+    /// The same by the backend's clock.
+    begun_ns: AtomicU64,
 }
 
 const NOT_WAITING: u64 = 0;
 
 impl Meters {
     #[inline]
-    fn add(counter: &AtomicU64, more: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    fn add(counter: &AtomicU64, count: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn count_turn(&self) {
+    pub(crate) fn count_iteration(&self) {
         Self::add(&self.loop_count, 1);
     }
 
-    /// Counts events that were dispatched; those of a wait that did not block were waiting.
+    /// Counts dispatched events. `waiting` is true for the events of a poll that did not block:
+    /// they were ready before it.
     #[inline]
     pub(crate) fn count_events(&self, events: usize, waiting: bool) {
         if events > 0 {
@@ -52,26 +56,29 @@ impl Meters {
         self.measures_idle_time.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn begin_idle(&self) {
+    /// Begins a poll; `now` is the backend's time.
+    pub(crate) fn begin_idle(&self, now: Duration) {
+        self.begun_ns.store(nanoseconds(now), Ordering::Relaxed);
         self.waiting_since_ns.store(clock_ns(), Ordering::Release);
     }
 
-    pub(crate) fn end_idle(&self) {
-        let since = self.waiting_since_ns.load(Ordering::Relaxed);
-        // A reader between the two stores counts this wait twice or not at all; stored in
-        // this order it is not at all, and the next reading makes up for it.
+    /// Ends a poll; `now` is the backend's time.
+    pub(crate) fn end_idle(&self, now: Duration) {
+        let since = self.begun_ns.load(Ordering::Relaxed);
+        // A reader between the two stores would count this poll twice in the other order. In
+        // this order it misses the poll, and the next reading includes it.
         self.waiting_since_ns.store(NOT_WAITING, Ordering::Release);
-        Self::add(&self.idle_ns, clock_ns().saturating_sub(since));
+        Self::add(&self.idle_ns, nanoseconds(now).saturating_sub(since));
     }
 }
 
-/// Nanoseconds of a clock that all threads share. Never `NOT_WAITING`.
+/// Nanoseconds of a monotonic clock shared by all threads. Never `NOT_WAITING`.
 fn clock_ns() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     nanoseconds(START.get_or_init(Instant::now).elapsed()).max(NOT_WAITING + 1)
 }
 
-/// Counters of a loop and the time it was idle. Any thread may read them.
+/// Counters of a loop and its idle time, readable from any thread.
 ///
 /// ```
 /// use std::time::Duration;
@@ -91,11 +98,12 @@ fn clock_ns() -> u64 {
 ///
 /// assert!(metrics.loop_count() > 0);
 /// assert_eq!(metrics.events(), 1);
-/// assert_eq!(metrics.events_waiting(), 0, "the loop has waited for it");
+/// assert_eq!(metrics.events_waiting(), 0, "the poll blocked until it");
 /// assert!(metrics.idle_time() > Duration::ZERO);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "uv_metrics_t")]
 pub struct Metrics {
     meters: Arc<Meters>,
 }
@@ -105,28 +113,34 @@ impl Metrics {
         Metrics { meters }
     }
 
-    /// How often the loop has polled.
+    /// The number of polls.
+    #[doc(alias = "uv_metrics_info")]
     pub fn loop_count(&self) -> u64 {
         self.meters.loop_count.load(Ordering::Relaxed)
     }
 
-    /// How many events the loop has handled.
+    /// The number of events that the loop has processed.
+    #[doc(alias = "uv_metrics_info")]
     pub fn events(&self) -> u64 {
         self.meters.events.load(Ordering::Relaxed)
     }
 
-    /// How many of them were there already when the loop polled without blocking.
+    /// The number of events that were ready when the loop polled, so that it did not block.
+    #[doc(alias = "uv_metrics_info")]
     pub fn events_waiting(&self) -> u64 {
         self.meters.events_waiting.load(Ordering::Relaxed)
     }
 
-    /// How long the loop was blocked in polls, the one under way included. Zero unless
-    /// [`Loop::measure_idle_time`](crate::Loop::measure_idle_time) was called. It is time
-    /// of the machine's clock, even where the backend has a clock of its own.
+    /// The time that the loop was blocked in polls, including the one in progress.
+    ///
+    /// Zero unless [`Loop::measure_idle_time`](crate::Loop::measure_idle_time) was called. It is
+    /// measured by the backend's clock; the part of the poll in progress by the system's clock,
+    /// because other threads cannot read the former.
+    #[doc(alias = "uv_metrics_idle_time")]
     pub fn idle_time(&self) -> Duration {
         let since = self.meters.waiting_since_ns.load(Ordering::Acquire);
-        let over = self.meters.idle_ns.load(Ordering::Relaxed);
-        let under_way = if since == NOT_WAITING { 0 } else { clock_ns().saturating_sub(since) };
-        Duration::from_nanos(over + under_way)
+        let ended = self.meters.idle_ns.load(Ordering::Relaxed);
+        let in_progress = if since == NOT_WAITING { 0 } else { clock_ns().saturating_sub(since) };
+        Duration::from_nanos(ended + in_progress)
     }
 }

@@ -1,4 +1,4 @@
-//! Random bytes, fit for keys and secrets.
+//! Cryptographically secure random bytes.
 //!
 //! ```
 //! let mut key = [0; 32];
@@ -7,17 +7,17 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! They come from the kernel: `getrandom` or `getentropy`, else `/dev/urandom`; on Windows
-//! `BCryptGenRandom`. [`fill`] may wait for the kernel to have enough of them, shortly after
-//! the machine was started; [`Loop::random`] does so on the pool.
+//! The source is the kernel: `getrandom` or `getentropy`, else `/dev/urandom`; on Windows
+//! `BCryptGenRandom`. Shortly after boot, [`fill`] may block until the kernel's generator is
+//! seeded; [`Loop::random`] blocks a thread of the pool instead.
 
 use std::io;
 
 use poll_core::Backend;
 
-use crate::{IoBufMut, Lane, Loop, Work, sys};
+use crate::{IoBufMut, Loop, WorkKind, WorkRequest, sys};
 
-/// The most that is asked for at once.
+/// The limit of one request, as in libuv.
 const MAX_LENGTH: usize = i32::MAX as usize;
 
 /// Fills `buffer` with random bytes.
@@ -31,8 +31,9 @@ const MAX_LENGTH: usize = i32::MAX as usize;
 ///
 /// # Errors
 ///
-/// `InvalidInput` for more than 2,147,483,647 bytes; the system's, if it has no randomness to
-/// give. What is in the buffer then is of no use.
+/// `InvalidInput` for more than 2,147,483,647 bytes; the system's error if it has no random
+/// bytes. The contents of the buffer are unspecified then.
+#[doc(alias = "uv_random")]
 pub fn fill(buffer: &mut [u8]) -> io::Result<()> {
     check(buffer)?;
     sys::random::fill(buffer)
@@ -41,8 +42,8 @@ pub fn fill(buffer: &mut [u8]) -> io::Result<()> {
 impl<B: Backend> Loop<B> {
     /// Fills `buffer` with random bytes on the pool, then calls `done` in the loop with it.
     ///
-    /// While it waits for a thread it can be [cancelled](Work::cancel), and ends with
-    /// `ECANCELED` (`WSAECANCELLED`). The buffer of a request that fails is dropped.
+    /// The request can be [cancelled](WorkRequest::cancel) until a thread has started it, and
+    /// then fails with `ECANCELED` (`WSAECANCELLED`). A failed request drops its buffer.
     ///
     /// ```
     /// use uv_core::{Loop, RunMode};
@@ -55,24 +56,25 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for more than 2,147,483,647 bytes; those of starting the pool.
+    /// `InvalidInput` for more than 2,147,483,647 bytes; an error of starting the pool.
+    #[doc(alias = "uv_random")]
     pub fn random<Buf: IoBufMut + Send>(
         &mut self,
         mut buffer: Buf,
         done: impl FnOnce(&mut Loop<B>, io::Result<Buf>) + 'static,
-    ) -> io::Result<Work> {
+    ) -> io::Result<WorkRequest> {
         check(buffer.memory())?;
         let work = move || {
             sys::random::fill(buffer.memory())?;
             Ok(buffer)
         };
-        self.queue_request(Lane::Cpu, work, done)
+        self.queue_request(WorkKind::Cpu, work, done)
     }
 }
 
 fn check(buffer: &[u8]) -> io::Result<()> {
     if buffer.len() > MAX_LENGTH {
-        let why = "more random bytes than 2,147,483,647 at once: ask for them in pieces";
+        let why = "more than 2,147,483,647 random bytes: split the request";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     Ok(())

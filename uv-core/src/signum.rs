@@ -1,18 +1,18 @@
-//! The numbers of signals, as [`Signal`](crate::Signal) and [`kill`](crate::kill) take them.
+//! Signal numbers for [`Signal`](crate::Signal) and [`kill`](crate::kill).
 //!
 //! ```
 //! use uv_core::{Loop, Signal, signum};
 //!
-//! // In all the ways in which people and systems ask a program to end.
+//! // Stop the loop on every signal that asks a program to end.
 //! let mut lp = Loop::with_default_backend()?;
-//! let asking = [
+//! let termination = [
 //!     signum::SIGHUP,
 //!     signum::SIGINT,
 //!     signum::SIGTERM,
 //!     #[cfg(windows)]
 //!     signum::SIGBREAK,
 //! ];
-//! for number in asking {
+//! for number in termination {
 //!     let signal = Signal::new(&mut lp);
 //!     signal.start(&mut lp, number, |lp, _, _| lp.stop())?;
 //! }
@@ -25,21 +25,21 @@ pub use libc::{
     SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGUSR1, SIGUSR2, SIGVTALRM, SIGWINCH,
 };
 
-/// The console window closes.
+/// The console window is closed.
 #[cfg(windows)]
 pub const SIGHUP: i32 = 1;
 /// Ctrl-C.
 #[cfg(windows)]
 pub const SIGINT: i32 = 2;
-/// Can be watched and never comes: for [`kill`](crate::kill).
+/// For [`kill`](crate::kill). A watcher can be started, but Windows never raises it.
 #[cfg(windows)]
 pub const SIGKILL: i32 = 9;
-/// Can be watched and never comes.
+/// For [`kill`](crate::kill). A watcher can be started, but Windows never raises it.
 #[cfg(windows)]
 pub const SIGTERM: i32 = 15;
 /// Ctrl-Break.
 #[cfg(windows)]
 pub const SIGBREAK: i32 = 21;
-/// The console window changes size.
+/// The console window was resized.
 #[cfg(windows)]
 pub const SIGWINCH: i32 = 28;

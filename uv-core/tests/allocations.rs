@@ -10,25 +10,25 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use uv_core::backends::Auto;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, Udp, UdpBind};
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
 
-/// Counts what this thread allocates.
+/// Counts the allocations of this thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator does it all; counting allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -36,11 +36,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// One test at a time: tables that are indexed by descriptors grow with those that others open.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Serializes the tests: tables indexed by descriptors grow with the descriptors of other tests.
+static SERIAL: Mutex<()> = Mutex::new(());
 
 fn every(case: impl Fn(&mut Loop<Auto>)) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     for name in Auto::NAMES {
         match Auto::named(name) {
             Ok(backend) => {
@@ -55,11 +55,11 @@ fn every(case: impl Fn(&mut Loop<Auto>)) {
     }
 }
 
-/// Rounds before counting, in which everything grows to its size, and rounds that count.
+/// Rounds before counting, in which buffers grow to their final size, and counted rounds.
 const WARM_UP: usize = 200;
 const COUNTED: usize = 1000;
 
-/// Counts the allocations of what `round` is called for, after the warm-up.
+/// Counts the allocations of the rounds after the warm-up.
 struct Meter {
     rounds: usize,
     before: usize,
@@ -70,7 +70,7 @@ impl Meter {
         Meter { rounds: 0, before: 0 }
     }
 
-    /// True when there have been enough rounds.
+    /// Ends a round. True after the last one.
     fn round(&mut self) -> bool {
         self.rounds += 1;
         let now = ALLOCATIONS.get();
@@ -84,7 +84,7 @@ impl Meter {
     }
 }
 
-/// Sends 512 bytes to and fro between two streams: lent reads and owned writes.
+/// Echoes 512 bytes between two streams: borrowed reads and owned writes.
 fn echo<S: Stream>(lp: &mut Loop<Auto>, one: S, other: S) {
     other
         .read_start(lp, |lp, other, bytes| {
@@ -113,14 +113,14 @@ fn echo<S: Stream>(lp: &mut Loop<Auto>, one: S, other: S) {
 }
 
 #[test]
-fn lent_reads_and_owned_writes_allocate_nothing() {
+fn borrowed_reads_and_owned_writes_allocate_nothing() {
     every(|lp| {
         let (one, other) = Tcp::pair(lp).unwrap();
         echo(lp, one, other);
     });
 }
 
-/// Pipes of Windows are not measured: they are written in pieces that are copied.
+/// Not on Windows, whose pipes copy the bytes that they write.
 #[cfg(unix)]
 #[test]
 fn pipes_allocate_nothing() {
@@ -135,7 +135,7 @@ fn pipes_allocate_nothing() {
             Err(error) => panic!("{error}"),
         };
         echo(lp, one, other);
-        // Nor do those that could pass handles.
+        // The same for pipes that can pass handles.
         let (one, other) = Pipe::pair(lp).unwrap();
         match one.enable_passing(lp).and(other.enable_passing(lp)) {
             Ok(()) => echo(lp, one, other),
@@ -144,12 +144,12 @@ fn pipes_allocate_nothing() {
     });
 }
 
-/// Several pairs at once, as one alone is answered by a call of its own.
+/// Several pairs, because a single one is not batched.
 #[test]
 fn batches_allocate_nothing() {
     fn answer(lp: &mut Loop<Auto>, tcp: Tcp, bytes: &[u8]) {
         assert_eq!(bytes.len(), 64);
-        assert_eq!(tcp.write_batched(lp, bytes).unwrap(), 64);
+        assert_eq!(tcp.write_coalesced(lp, bytes).unwrap(), 64);
     }
     every(|lp| {
         let pairs: Rc<[_]> = (0..4).map(|_| Tcp::pair(lp).unwrap()).collect();
@@ -173,12 +173,12 @@ fn batches_allocate_nothing() {
     });
 }
 
-/// One pair has one datagram under way; forty have more at once than there are buffers for.
+/// One pair has one datagram in flight; forty pairs have more than there are buffers.
 #[test]
 fn datagrams_allocate_nothing() {
     fn bound(lp: &mut Loop<Auto>) -> (Udp, SocketAddr) {
         let udp = Udp::new(lp);
-        udp.bind(lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty()).unwrap();
+        udp.bind(lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty()).unwrap();
         (udp, udp.local_addr(lp).unwrap())
     }
     fn answer(lp: &mut Loop<Auto>, udp: Udp, to: Option<SocketAddr>) {
@@ -219,7 +219,7 @@ fn datagrams_allocate_nothing() {
 }
 
 #[test]
-fn pulled_reads_and_vectored_writes_allocate_nothing() {
+fn owned_reads_and_vectored_writes_allocate_nothing() {
     fn next(lp: &mut Loop<Auto>, one: Tcp, other: Tcp, buffer: Vec<u8>, meter: Rc<RefCell<Meter>>) {
         one.write(lp, ["abc", "def"], |_, _, result, _| result.unwrap()).unwrap();
         let read = other.read(lp, buffer, move |lp, other, count, buffer| {
@@ -243,7 +243,7 @@ fn pulled_reads_and_vectored_writes_allocate_nothing() {
 #[test]
 fn accepting_and_closing_allocate_nothing() {
     every(|lp| {
-        // A peer may be gone before its handle is: there is room for a few at once.
+        // Several handles may be open at a time, because a peer may close before its handle does.
         for (one, other) in [(); 16].map(|()| Tcp::pair(lp).unwrap()) {
             for end in [one, other] {
                 end.read_start(lp, |_, _, _| {}).unwrap();
@@ -253,7 +253,7 @@ fn accepting_and_closing_allocate_nothing() {
         lp.run(RunMode::Default).unwrap();
         let server = Tcp::new(lp);
         let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        server.bind(lp, address, BindFlags::empty()).unwrap();
+        server.bind(lp, address, TcpBindFlags::empty()).unwrap();
         let mut meter = Meter::new();
         server
             .listen(lp, 4096, move |lp, server, _| {
@@ -271,7 +271,7 @@ fn accepting_and_closing_allocate_nothing() {
         let address = server.local_addr(lp).unwrap();
         let clients = std::thread::spawn(move || {
             for _ in 0..WARM_UP + COUNTED {
-                // One at a time: how many there are at once is not what is measured.
+                // One client at a time: concurrency would make tables grow.
                 let mut client = TcpStream::connect(address).unwrap();
                 client.shutdown(Shutdown::Write).unwrap();
                 assert_eq!(client.read(&mut [0]).unwrap(), 0);

@@ -1,5 +1,5 @@
-//! When the process runs out of descriptors. In a program of its own: the limit is the
-//! process's, and other tests open some.
+//! Listeners in a process without free descriptors. A separate program, because the limit applies
+//! to the whole process.
 
 #![cfg(unix)]
 #![allow(unsafe_code)]
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use uv_core::backends::Auto;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, Timer};
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Timer};
 
 fn limit_descriptors(count: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: count, rlim_max: count };
@@ -21,7 +21,7 @@ fn limit_descriptors(count: libc::rlim_t) {
 }
 
 #[test]
-fn those_who_connect_are_turned_away_and_the_loop_does_not_spin() {
+fn connections_are_refused_without_busy_looping() {
     limit_descriptors(100);
     for name in Auto::NAMES {
         let mut lp = match Auto::named(name) {
@@ -32,7 +32,7 @@ fn those_who_connect_are_turned_away_and_the_loop_does_not_spin() {
         eprintln!("on {name}");
         let (server, accepted) = (Tcp::new(&mut lp), Rc::new(Cell::new(0)));
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        server.bind(&mut lp, any, BindFlags::empty()).unwrap();
+        server.bind(&mut lp, any, TcpBindFlags::empty()).unwrap();
         let count = Rc::clone(&accepted);
         server
             .listen(&mut lp, 16, move |lp, server, result| {
@@ -43,25 +43,22 @@ fn those_who_connect_are_turned_away_and_the_loop_does_not_spin() {
             .unwrap();
         let address = server.local_addr(&lp).unwrap();
         lp.run(RunMode::NoWait).unwrap();
-        // All but one, which is the client's.
+        // Uses all descriptors but one, which is for the client.
         let mut files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         files.pop();
         let mut client = TcpStream::connect(address).unwrap();
 
-        let (timer, turns) = (Timer::new(&mut lp), lp.metrics().loop_count());
+        let (timer, iterations) = (Timer::new(&mut lp), lp.metrics().loop_count());
         timer.start(&mut lp, Duration::from_millis(50), Duration::ZERO, |lp, _| lp.stop()).unwrap();
         lp.run(RunMode::Default).unwrap();
-        assert_eq!(accepted.get(), 0, "{name}: it could not be accepted");
-        assert!(lp.metrics().loop_count() - turns < 10, "{name}: the loop spins");
+        assert_eq!(accepted.get(), 0, "{name}: no descriptor was free to accept it");
+        assert!(lp.metrics().loop_count() - iterations < 10, "{name}: the loop spins");
         client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let end = client.read(&mut [0]);
-        let turned_away = |kind| kind == ErrorKind::ConnectionReset;
-        assert!(
-            end.as_ref().map_or_else(|error| turned_away(error.kind()), |n| *n == 0),
-            "{end:?}"
-        );
+        let refused = |kind| kind == ErrorKind::ConnectionReset;
+        assert!(end.as_ref().map_or_else(|error| refused(error.kind()), |n| *n == 0), "{end:?}");
 
-        // With descriptors there are connections again.
+        // With free descriptors, connections are accepted again.
         drop((client, files));
         let client = TcpStream::connect(address).unwrap();
         while accepted.get() == 0 {

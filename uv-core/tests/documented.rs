@@ -1,21 +1,21 @@
-//! Whatever is public has an example that calls or names it, and that runs as a test.
+//! Every public item is used by an example that runs as a test.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Public in name only: nobody can reach these from outside.
+/// Public items that are not exported.
 const UNREACHABLE: [&str; 2] = ["Sealed", "StreamKey"];
 
 /// An item of a source file.
 struct Item {
     name: String,
     is_function: bool,
-    /// Its own documentation has an example.
+    /// Its documentation has an example.
     has_example: bool,
 }
 
-/// What a source file has: public items, and the words of the examples in its documentation.
+/// The public items of a source file, and the text of the examples in its documentation.
 #[derive(Default)]
 struct Source {
     items: Vec<Item>,
@@ -23,7 +23,7 @@ struct Source {
 }
 
 #[test]
-fn each_item_has_an_example() {
+fn public_items_are_used_by_an_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     if !root.exists() {
         eprintln!("skip: the sources are not where these tests run");
@@ -37,22 +37,22 @@ fn each_item_has_an_example() {
     let mut missing = Vec::new();
     for (path, source) in &sources {
         for item in source.items.iter().filter(|item| !item.has_example) {
-            // There are many called `stop`: only examples beside it are likely to mean this one.
-            let is_one_of_many = item.is_function && bearers(&sources, &item.name) > 1;
-            let examples = if is_one_of_many { &source.examples } else { &all };
+            // Several functions share a name such as `stop`: only examples in the same file count.
+            let is_ambiguous = item.is_function && functions_named(&sources, &item.name) > 1;
+            let examples = if is_ambiguous { &source.examples } else { &all };
             if !has_word(examples, &item.name) && !UNREACHABLE.contains(&&*item.name) {
                 missing.push(format!("{}: {}", path.display(), item.name));
             }
         }
     }
-    assert!(missing.is_empty(), "no example has these:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "no example uses these items:\n{}", missing.join("\n"));
 }
 
-/// All sources, but for those of which nothing can be reached from outside.
+/// All source files that export items. Those of `fuzzing` do with `--cfg fuzzing` only.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if entry.ends_with("src/sys") || entry.ends_with("pool/task.rs") {
+        if ["src/sys", "src/fuzzing", "pool/task.rs"].iter().any(|end| entry.ends_with(end)) {
             continue;
         }
         if entry.is_dir() {
@@ -66,13 +66,13 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn read(path: &Path) -> Source {
     let mut source = Source::default();
-    // Within a block of code, whether that is an example.
+    // `Some` in a code block: whether it is an example.
     let mut block = None;
     let (mut in_trait, mut has_example, mut is_hidden) = (false, false, false);
     for line in fs::read_to_string(path).unwrap().lines() {
         let text = line.trim();
         let doc = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"));
-        // One that is not for all systems begins within attributes, of which the first counts.
+        // A conditional code block starts with attributes, of which the first counts.
         let begins = text.starts_with("#[cfg_attr") && text.contains("doc = \"```\"");
         if begins || doc.is_some_and(|doc| doc.trim().starts_with("```")) {
             block = match block {
@@ -100,7 +100,7 @@ fn read(path: &Path) -> Source {
     source
 }
 
-/// The name of the public item that this line begins, and whether that is a function.
+/// The name of the public item that starts in this line, and whether it is a function.
 fn item(line: &str, is_method: bool) -> Option<(String, bool)> {
     let line = if is_method { line } else { line.strip_prefix("pub ")? };
     let line = line.strip_prefix("unsafe ").unwrap_or(line);
@@ -110,8 +110,8 @@ fn item(line: &str, is_method: bool) -> Option<(String, bool)> {
     (!name.is_empty()).then_some((name, kind.ends_with("fn ")))
 }
 
-/// How many functions have this name.
-fn bearers(sources: &BTreeMap<PathBuf, Source>, name: &str) -> usize {
+/// The number of functions with this name.
+fn functions_named(sources: &BTreeMap<PathBuf, Source>, name: &str) -> usize {
     let items = sources.values().flat_map(|source| &source.items);
     items.filter(|item| item.is_function && item.name == name).count()
 }

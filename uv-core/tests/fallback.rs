@@ -1,5 +1,4 @@
-//! Where the kernel performs nothing, or not all, or io_uring is forbidden, everything works all
-//! the same.
+//! The loop works the same if the kernel lacks operations, or if io_uring is forbidden.
 #![cfg(target_os = "linux")]
 
 use std::cell::{Cell, RefCell};
@@ -10,22 +9,22 @@ use std::process::Command;
 use std::rc::Rc;
 
 use uv_core::backends::{Auto, Uring};
-use uv_core::poll_core::{Backend, Limited, OpKind};
+use uv_core::poll_core::{Backend, MaskOps, OpKind};
 use uv_core::{
-    BindFlags, Datagram, Handle, Loop, RunMode, Stream, Tcp, Udp, UdpBind, UdpError, fs,
+    Datagram, Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags, UdpError, fs,
 };
 
-/// Set in a child process: what the filter says to io_uring's calls.
+/// Set in a child process: how the filter refuses io_uring's system calls.
 const CHILD: &str = "UV_CORE_TEST_FORBIDDEN";
 
-/// What a client sends, more than one buffer holds.
+/// The bytes that a client sends, more than one buffer holds.
 const SIZE: usize = 300_000;
 
-/// Sends to a server that sends it back, pushed on one side and pulled on the other.
+/// Echoes bytes: the server reads with `read_start`, the client with `read`.
 fn echo_on<B: Backend>(mut lp: Loop<B>) {
     let server = Tcp::new(&mut lp);
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    server.bind(&mut lp, anywhere, BindFlags::empty()).unwrap();
+    server.bind(&mut lp, anywhere, TcpBindFlags::empty()).unwrap();
     let serve = |lp: &mut Loop<B>, server: Tcp, result: std::io::Result<()>| {
         result.unwrap();
         let peer = server.accept(lp).unwrap();
@@ -46,7 +45,7 @@ fn echo_on<B: Backend>(mut lp: Loop<B>) {
     let counted = Rc::clone(&count);
     let connected = move |lp: &mut Loop<B>, client: Tcp, result: std::io::Result<()>| {
         result.unwrap();
-        // Nothing at all is written, too, and told of while the loop has nothing else to do.
+        // An empty write completes too, while the loop has no other event.
         lp.defer(move |lp| {
             let nothing = client.write(lp, "", move |lp, client, result, _| {
                 result.unwrap();
@@ -59,7 +58,7 @@ fn echo_on<B: Backend>(mut lp: Loop<B>) {
     };
     client.connect(&mut lp, address, connected).unwrap();
     assert!(!lp.run(RunMode::Default).unwrap());
-    assert_eq!(count.get(), SIZE, "all of it came back");
+    assert_eq!(count.get(), SIZE, "all bytes were echoed");
     assert!(lp.close().is_ok());
 }
 
@@ -75,19 +74,20 @@ fn pull<B: Backend>(lp: &mut Loop<B>, client: Tcp, buffer: Vec<u8>, count: Rc<Ce
     read.unwrap();
 }
 
-/// Connects to somebody, to nobody, and to somebody by a handle that is closed meanwhile.
+/// Connects to a listener, to a closed port, and to a listener by a handle that is closed
+/// meanwhile.
 fn connect_on<B: Backend>(mut lp: Loop<B>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let told = Rc::new(RefCell::new(Vec::new()));
+    let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let reported = Rc::new(RefCell::new(Vec::new()));
     for (name, to) in [
-        ("somebody", listener.local_addr().unwrap()),
-        ("nobody", nobody),
+        ("listening", listener.local_addr().unwrap()),
+        ("refused", refused),
         ("closed", listener.local_addr().unwrap()),
     ] {
-        let (client, told) = (Tcp::new(&mut lp), Rc::clone(&told));
+        let (client, reported) = (Tcp::new(&mut lp), Rc::clone(&reported));
         let connected = move |lp: &mut Loop<B>, client: Tcp, result: std::io::Result<()>| {
-            told.borrow_mut().push((name, result.map_err(|error| error.raw_os_error()).err()));
+            reported.borrow_mut().push((name, result.map_err(|error| error.raw_os_error()).err()));
             if !client.is_closing(lp) {
                 client.close(lp).unwrap();
             }
@@ -98,18 +98,18 @@ fn connect_on<B: Backend>(mut lp: Loop<B>) {
         }
     }
     assert!(!lp.run(RunMode::Default).unwrap());
-    let mut told = told.take();
-    told.sort_unstable();
+    let mut reported = reported.take();
+    reported.sort_unstable();
     let expected = [
         ("closed", Some(Some(libc::ECANCELED))),
-        ("nobody", Some(Some(libc::ECONNREFUSED))),
-        ("somebody", None),
+        ("listening", None),
+        ("refused", Some(Some(libc::ECONNREFUSED))),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(lp.close().is_ok());
 }
 
-/// Datagrams go back and forth between several pairs: alone, in lists, and with an address.
+/// Several pairs exchange datagrams: of one piece, of several, with and without an address.
 fn datagrams_on<B: Backend>(mut lp: Loop<B>) {
     const PAIRS: usize = 3;
     const ROUNDS: usize = 20;
@@ -117,7 +117,7 @@ fn datagrams_on<B: Backend>(mut lp: Loop<B>) {
     for _ in 0..PAIRS {
         let [server, client] = [(); 2].map(|()| {
             let udp = Udp::new(&mut lp);
-            udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty()).unwrap();
+            udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty()).unwrap();
             udp
         });
         let answer = |lp: &mut Loop<B>, server: Udp, got: Result<Datagram<'_>, UdpError>| {
@@ -133,19 +133,20 @@ fn datagrams_on<B: Backend>(mut lp: Loop<B>) {
         let address = server.local_addr(&lp).unwrap();
         client.connect(&mut lp, address).unwrap();
         let (count, mut left) = (Rc::clone(&count), ROUNDS);
-        let ask = move |lp: &mut Loop<B>, client: Udp, got: Result<Datagram<'_>, UdpError>| {
-            count.set(count.get() + 1);
-            left -= 1;
-            match (got.unwrap().data, left) {
-                (b"last", 0) => client.close(lp).unwrap(),
-                (b"ping", _) => {
-                    let next: &str = if left == 1 { "last" } else { "ping" };
-                    client.send(lp, next, None, |_, _, result, _| result.unwrap()).unwrap();
+        let on_answer =
+            move |lp: &mut Loop<B>, client: Udp, got: Result<Datagram<'_>, UdpError>| {
+                count.set(count.get() + 1);
+                left -= 1;
+                match (got.unwrap().data, left) {
+                    (b"last", 0) => client.close(lp).unwrap(),
+                    (b"ping", _) => {
+                        let next: &str = if left == 1 { "last" } else { "ping" };
+                        client.send(lp, next, None, |_, _, result, _| result.unwrap()).unwrap();
+                    }
+                    other => panic!("{other:?}"),
                 }
-                other => panic!("{other:?}"),
-            }
-        };
-        client.recv_start(&mut lp, ask).unwrap();
+            };
+        client.recv_start(&mut lp, on_answer).unwrap();
         client.send(&mut lp, "ping", None, |_, _, result, _| result.unwrap()).unwrap();
     }
     assert!(!lp.run(RunMode::Default).unwrap());
@@ -153,7 +154,7 @@ fn datagrams_on<B: Backend>(mut lp: Loop<B>) {
     assert!(lp.close().is_ok());
 }
 
-/// Writes a file, reads it, shortens it, renames it, looks at it, removes it.
+/// Writes, reads, truncates, renames, inspects and removes a file.
 fn files_on<B: Backend>(mut lp: Loop<B>) {
     let dir = fs::mkdtemp(std::env::temp_dir().join("fallback-XXXXXX")).perform().unwrap();
     let (from, to) = (dir.join("from"), dir.join("to"));
@@ -170,7 +171,7 @@ fn files_on<B: Backend>(mut lp: Loop<B>) {
                 assert_eq!(count.unwrap(), 2 * SIZE);
                 assert!(bytes[..SIZE].iter().all(|byte| *byte == 7));
                 fs::mkdir(&inside, 0o700).start(lp, |_, result| result.unwrap()).unwrap();
-                // Operations end in any order: the file is in use until this one has ended.
+                // Operations complete in any order: the file is in use until this one completes.
                 let shorten = fs::ftruncate(&file, 5).start(lp, move |lp, result| {
                     result.unwrap();
                     rename_and_remove(lp, file, from, to, is_done);
@@ -183,13 +184,13 @@ fn files_on<B: Backend>(mut lp: Loop<B>) {
     };
     fs::open(dir.join("from"), options).start(&mut lp, opened).unwrap();
     assert!(!lp.run(RunMode::Default).unwrap());
-    assert!(done.get(), "all of it was done");
+    assert!(done.get(), "all operations completed");
     fs::rmdir(dir.join("inside")).perform().unwrap();
-    fs::rmdir(dir).perform().expect("nothing is left");
+    fs::rmdir(dir).perform().expect("the directory is empty");
     assert!(lp.close().is_ok());
 }
 
-/// The second half of what is done with `file`, which has five bytes now.
+/// Renames and removes `file`, which has five bytes now.
 fn rename_and_remove<B: Backend>(
     lp: &mut Loop<B>,
     file: fs::File,
@@ -215,62 +216,64 @@ fn rename_and_remove<B: Backend>(
     rename.unwrap();
 }
 
-/// Each older kernel lacks something; whatever it is, readiness does it, or a call, or a thread.
+/// Whatever operation a kernel lacks, readiness, a system call or a thread replaces it.
 #[test]
-fn what_a_kernel_does_not_perform_readiness_does() {
+fn missing_operations_are_replaced_by_readiness() {
     let Ok(_) = Uring::new().inspect_err(|error| eprintln!("skip: {error}")) else { return };
     type Kernel = (&'static str, fn(OpKind) -> bool);
     let kernels: [Kernel; 11] = [
-        ("all that there is", |_| true),
+        ("all operations", |_| true),
         ("Linux 5.19", |kind| !matches!(kind, OpKind::RecvMulti | OpKind::RecvMsgMulti)),
         ("Linux 5.11", |kind| {
             !matches!(kind, OpKind::AcceptMulti | OpKind::RecvMulti | OpKind::RecvMsgMulti)
         }),
-        ("sends alone", |kind| kind == OpKind::Send),
-        ("sends of lists alone", |kind| kind == OpKind::SendMsg),
-        ("receives alone", |kind| {
+        ("only sends", |kind| kind == OpKind::Send),
+        ("only vectored sends", |kind| kind == OpKind::SendMsg),
+        ("only receives", |kind| {
             matches!(kind, OpKind::Recv | OpKind::RecvMulti | OpKind::RecvMsgMulti)
         }),
-        ("accepts alone", |kind| matches!(kind, OpKind::Accept)),
-        ("connects alone", |kind| kind == OpKind::Connect),
-        ("all but connects and sends of lists", |kind| {
+        ("only accepts", |kind| matches!(kind, OpKind::Accept)),
+        ("only connects", |kind| kind == OpKind::Connect),
+        ("all but connects and vectored sends", |kind| {
             !matches!(kind, OpKind::Connect | OpKind::SendMsg)
         }),
-        ("reads and writes of files alone", |kind| matches!(kind, OpKind::Read | OpKind::Write)),
-        ("nothing", |_| false),
+        ("only reads and writes of files", |kind| matches!(kind, OpKind::Read | OpKind::Write)),
+        ("no operations", |_| false),
     ];
     for (name, performs) in kernels {
         eprintln!("{name}");
-        let loop_of_then = || Loop::new(Limited::new(Uring::new().unwrap(), performs));
-        echo_on(loop_of_then());
-        connect_on(loop_of_then());
-        datagrams_on(loop_of_then());
-        files_on(loop_of_then());
+        let masked_loop = || Loop::new(MaskOps::new(Uring::new().unwrap(), performs));
+        echo_on(masked_loop());
+        connect_on(masked_loop());
+        datagrams_on(masked_loop());
+        files_on(masked_loop());
     }
 }
 
-/// A filter, as of a container, forbids io_uring or hides it. Then it says so, `Auto` takes
-/// another backend, and a program that insists is told.
+/// A seccomp filter, as in a container, forbids io_uring or hides it. Then `Uring::new` reports it,
+/// `Auto` uses another backend, and a program that requires io_uring gets an error.
 #[test]
-fn where_io_uring_is_forbidden_another_backend_serves() {
+fn forbidden_io_uring_falls_back_to_another_backend() {
     match std::env::var(CHILD) {
         Ok(how) => return forbidden(&how),
-        Err(_) if Uring::new().is_err() => eprintln!("io_uring is forbidden here anyway"),
+        Err(_) if Uring::new().is_err() => {
+            eprintln!("io_uring is unavailable on this machine already")
+        }
         Err(_) => {}
     }
     for how in ["EPERM at setup", "ENOSYS at setup", "EPERM at register"] {
         let mut child = Command::new(std::env::current_exe().unwrap());
-        let name = "where_io_uring_is_forbidden_another_backend_serves";
+        let name = "forbidden_io_uring_falls_back_to_another_backend";
         child.args(["--exact", name, "--nocapture"]).env(CHILD, how).env_remove("UV_BACKEND");
         let output = child.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{how}: {text}{errors}");
-        assert!(text.contains("served without io_uring"), "{how}: {text}{errors}");
+        assert!(text.contains("echoed without io_uring"), "{how}: {text}{errors}");
     }
 }
 
-/// In a child process, under the filter.
+/// The test in a child process, under the filter.
 fn forbidden(how: &str) {
     let code = if how.starts_with("EPERM") { libc::EPERM } else { libc::ENOSYS };
     let call = match how.ends_with("setup") {
@@ -282,39 +285,39 @@ fn forbidden(how: &str) {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("use the epoll backend or `Auto`"), "{error}");
 
-    let chosen = Auto::first_of(&["uring", "epoll"]).expect("the next that works");
+    let chosen = Auto::first_of(&["uring", "epoll"]).expect("epoll works");
     assert_eq!(chosen.name(), "epoll");
     echo_on(Loop::new(chosen));
-    echo_on(Loop::new(Auto::new().expect("any that works")));
+    echo_on(Loop::new(Auto::new().expect("a backend works")));
 
-    // SAFETY: this process has one thread that looks at the environment: this one.
+    // SAFETY: no other thread of this process uses the environment.
     unsafe { std::env::set_var("UV_BACKEND", "uring") };
-    let error = Auto::new().expect_err("what was asked for is not replaced in silence");
+    let error = Auto::new().expect_err("a required backend must not be replaced");
     assert!(error.to_string().starts_with("UV_BACKEND=uring: "), "{error}");
     // SAFETY: as above.
     unsafe { std::env::set_var("UV_BACKEND", "uring, poll") };
-    assert_eq!(Auto::new().expect("the second").name(), "poll");
-    println!("served without io_uring");
+    assert_eq!(Auto::new().expect("poll works").name(), "poll");
+    println!("echoed without io_uring");
 }
 
-/// Has the kernel refuse a system call of this thread and of those it starts.
+/// Makes the kernel refuse a system call of this thread and of its children.
 fn refuse(call: u32, code: u32) {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let ret = libc::BPF_RET | libc::BPF_K;
     let mut filter = [
-        statement(load, 0), // The number of the call.
+        statement(load, 0), // The system call number.
         libc::sock_filter { jf: 1, ..statement(equal, call) },
         statement(ret, libc::SECCOMP_RET_ERRNO | code),
         statement(ret, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: numbers only.
+    // SAFETY: the call takes no pointer.
     let locked = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     assert_eq!(locked, 0, "{}", std::io::Error::last_os_error());
     let mode = libc::SECCOMP_MODE_FILTER;
-    // SAFETY: the kernel copies the program, which lives across the call.
+    // SAFETY: the kernel copies the program, which outlives the call.
     let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }

@@ -1,6 +1,6 @@
-//! However streams and datagrams end, no memory is left behind.
+//! No memory leaks, however streams and datagrams end.
 //!
-//! Bytes are counted for the whole process, whose only test this is.
+//! The test counts the bytes of the whole process, so it is the only test of this program.
 
 #![allow(unsafe_code)]
 
@@ -11,24 +11,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use uv_core::backends::Auto;
-use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp, Udp, UdpBind};
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
 
 /// Counts the bytes that are allocated and not freed.
 struct Counting;
 
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: the system's allocator does it all; counting allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size() as isize, Ordering::SeqCst);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size() as isize, Ordering::SeqCst);
-        // SAFETY: the caller's promise is handed on.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -36,18 +36,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// More than any kernel keeps for one connection.
-const TOO_MUCH: usize = 16 << 20;
+/// More bytes than a kernel buffers for one connection.
+const OVERFULL: usize = 16 << 20;
 
 fn any_port() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Connections and datagrams that end in all ways there are, and some that do not end.
+/// Connections and datagrams that end in every way, and some that do not end.
 fn round(backend: Auto, close: bool) {
     let lp = &mut Loop::new(backend);
     let server = Tcp::new(lp);
-    server.bind(lp, any_port(), BindFlags::empty()).unwrap();
+    server.bind(lp, any_port(), TcpBindFlags::empty()).unwrap();
     server
         .listen(lp, 16, |lp, server, _| {
             let peer = server.accept(lp).unwrap();
@@ -59,24 +59,24 @@ fn round(backend: Auto, close: bool) {
         })
         .unwrap();
     let address = server.local_addr(lp).unwrap();
-    let _silent = TcpStream::connect(address).unwrap();
-    let mut gone = TcpStream::connect(address).unwrap();
-    gone.write_all(&[1; 1000]).unwrap();
-    drop(gone);
+    let _idle = TcpStream::connect(address).unwrap();
+    let mut closed = TcpStream::connect(address).unwrap();
+    closed.write_all(&[1; 1000]).unwrap();
+    drop(closed);
 
     let client = Tcp::new(lp);
     client
         .connect(lp, address, |lp, client, result| {
             result.unwrap();
             client.write(lp, vec![1; 100_000], |_, _, _, _| {}).unwrap();
-            let given_up = client.write(lp, vec![2; TOO_MUCH], |_, _, _, _| {}).unwrap();
-            given_up.cancel(lp).unwrap();
+            let cancelled = client.write(lp, vec![2; OVERFULL], |_, _, _, _| {}).unwrap();
+            cancelled.cancel(lp).unwrap();
             client.read(lp, vec![0; 10_000], |_, _, _, _| {}).unwrap();
             client.shutdown(lp, |_, _, _| {}).unwrap();
         })
         .unwrap();
     let (one, other) = Tcp::pair(lp).unwrap();
-    one.write(lp, vec![3; TOO_MUCH], |_, _, _, _| {}).unwrap();
+    one.write(lp, vec![3; OVERFULL], |_, _, _, _| {}).unwrap();
     one.write(lp, vec![3; 1000], |_, _, _, _| {}).unwrap();
     let held = vec![4_u8; 100_000];
     other
@@ -87,7 +87,7 @@ fn round(backend: Auto, close: bool) {
         )
         .unwrap();
     let udp = Udp::new(lp);
-    udp.bind(lp, any_port(), UdpBind::empty()).unwrap();
+    udp.bind(lp, any_port(), UdpBindFlags::empty()).unwrap();
     let own = udp.local_addr(lp).unwrap();
     udp.recv_start(lp, |_, _, _| {}).unwrap();
     for _ in 0..50 {
@@ -103,15 +103,15 @@ fn round(backend: Auto, close: bool) {
             }
         }
         lp.run(RunMode::Default).unwrap();
-        assert!(lp.walk().is_empty(), "all is closed");
+        assert!(lp.walk().is_empty(), "all handles are closed");
     }
 }
 
-/// A loop with a listener that takes whoever comes, and lets them speak.
+/// A loop with a listener that accepts and reads every connection.
 fn listening(backend: Auto) -> (Loop<Auto>, Tcp, SocketAddr) {
     let mut lp = Loop::new(backend);
     let server = Tcp::new(&mut lp);
-    server.bind(&mut lp, any_port(), BindFlags::empty()).unwrap();
+    server.bind(&mut lp, any_port(), TcpBindFlags::empty()).unwrap();
     let listening = server.listen(&mut lp, 1024, |lp, server, result| {
         result.unwrap();
         let peer = server.accept(lp).unwrap();
@@ -127,7 +127,7 @@ fn listening(backend: Auto) -> (Loop<Auto>, Tcp, SocketAddr) {
     (lp, server, address)
 }
 
-/// Runs until there are so many handles.
+/// Runs the loop until only `handles` handles are left.
 fn run_down_to(lp: &mut Loop<Auto>, handles: usize) {
     while lp.walk().len() > handles {
         lp.run(RunMode::Once).unwrap();
@@ -157,7 +157,7 @@ fn never_reads(backend: Auto) {
     let mut lp = Loop::new(backend);
     for number in 0..3 {
         let (one, _other) = Tcp::pair(&mut lp).unwrap();
-        let write = one.write(&mut lp, vec![1; TOO_MUCH], |_, _, _, _| {}).unwrap();
+        let write = one.write(&mut lp, vec![1; OVERFULL], |_, _, _, _| {}).unwrap();
         lp.run(RunMode::NoWait).unwrap();
         match number {
             0 => drop(write.cancel(&mut lp).unwrap()),
@@ -172,7 +172,7 @@ fn never_reads(backend: Auto) {
 fn pieces(backend: Auto) {
     let (mut lp, server, address) = listening(backend);
     let client = Tcp::new(&mut lp);
-    let pieces = vec![Arc::<[u8]>::from(vec![1; TOO_MUCH / 16]); 64];
+    let pieces = vec![Arc::<[u8]>::from(vec![1; OVERFULL / 16]); 64];
     let connected = move |lp: &mut Loop<Auto>, client: Tcp, result: std::io::Result<()>| {
         result.unwrap();
         let written = client.write(lp, pieces, |lp, client, result, _| {
@@ -187,19 +187,19 @@ fn pieces(backend: Auto) {
     lp.run(RunMode::Default).unwrap();
 }
 
-/// Many at once, of which half go and half stay until the loop does.
+/// Many connections, of which half are closed and half are dropped with the loop.
 fn many(backend: Auto) {
     const MANY: usize = 200;
     let (mut lp, _, address) = listening(backend);
     let clients: Vec<_> = (0..MANY).map(|_| Tcp::new(&mut lp)).collect();
     for client in &clients {
-        let speak = |lp: &mut Loop<Auto>, client: Tcp, result: std::io::Result<()>| {
-            // Some are closed before they are told.
+        let send = |lp: &mut Loop<Auto>, client: Tcp, result: std::io::Result<()>| {
+            // Some are closed before the callback.
             if result.is_ok() {
                 client.write(lp, "hello", |_, _, _, _| {}).unwrap();
             }
         };
-        client.connect(&mut lp, address, speak).unwrap();
+        client.connect(&mut lp, address, send).unwrap();
     }
     while lp.walk().len() < 2 * MANY + 1 {
         lp.run(RunMode::Once).unwrap();
@@ -208,18 +208,18 @@ fn many(backend: Auto) {
     run_down_to(&mut lp, MANY + 1);
 }
 
-/// A connect to nowhere that is given up, one that is under way when the loop goes, and one
-/// that nobody answers.
-fn nowhere(backend: Auto) {
+/// A connect without an answer that is cancelled, one that is in flight when the loop is dropped,
+/// and one that is refused.
+fn unreachable(backend: Auto) {
     let mut lp = Loop::new(backend);
-    let nobody = std::net::TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
-    // Reserved for documentation: nobody is there.
+    let refused = std::net::TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    // Reserved for documentation (RFC 5737): no host answers.
     let documented = SocketAddr::from(([192, 0, 2, 1], 9));
-    for (number, to) in [documented, nobody, documented].into_iter().enumerate() {
+    for (number, to) in [documented, refused, documented].into_iter().enumerate() {
         let client = Tcp::new(&mut lp);
-        // Without a network it is refused at once.
-        let begun = client.connect(&mut lp, to, |_, _, _| {}).is_ok();
-        if begun {
+        // Without a network the call itself fails.
+        let started = client.connect(&mut lp, to, |_, _, _| {}).is_ok();
+        if started {
             client.write(&mut lp, vec![1; 1000], |_, _, _, _| {}).unwrap();
         }
         lp.run(RunMode::NoWait).unwrap();
@@ -254,19 +254,19 @@ fn closes(backend: Auto) {
         }
     }
     lp.run(RunMode::Default).unwrap();
-    assert!(lp.walk().is_empty(), "all is closed");
+    assert!(lp.walk().is_empty(), "all handles are closed");
 }
 
-/// Out of descriptors, those who wait are turned away.
+/// Without free descriptors, pending connections are refused.
 #[cfg(unix)]
 fn exhausted(backend: Auto) {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is a valid place for the answer.
+    // SAFETY: the pointer is to a local variable.
     assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut before) }, 0);
     let few = libc::rlimit { rlim_cur: 100, ..before };
-    // SAFETY: a valid limit, only read.
+    // SAFETY: the pointer is to a local variable, which the kernel only reads.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &few) }, 0);
-    // Operations go by the limit of the time when they are started.
+    // The kernel applies the limit that holds when an operation starts.
     let (mut lp, server, address) = listening(backend);
     lp.run(RunMode::NoWait).unwrap();
     let _peers = [(); 3].map(|()| TcpStream::connect(address).unwrap());
@@ -275,7 +275,7 @@ fn exhausted(backend: Auto) {
     for _ in 0..20 {
         lp.run(RunMode::NoWait).unwrap();
     }
-    assert_eq!(lp.walk().len(), 1, "nobody was accepted");
+    assert_eq!(lp.walk().len(), 1, "no connection was accepted");
     drop(all);
     // SAFETY: as above.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &before) }, 0);
@@ -283,24 +283,24 @@ fn exhausted(backend: Auto) {
     lp.run(RunMode::Default).unwrap();
 }
 
-type Hardship = (&'static str, fn(Auto));
+type Scenario = (&'static str, fn(Auto));
 
-/// What may happen to streams, by name.
-const HARDSHIPS: &[Hardship] = &[
+/// The scenarios, by name.
+const SCENARIOS: &[Scenario] = &[
     ("endings, all closed", |backend| round(backend, true)),
     ("endings, dropped", |backend| round(backend, false)),
     ("resets", resets),
     ("peers that never read", never_reads),
     ("a write in pieces", pieces),
-    ("many at once", many),
-    ("connects to nowhere", nowhere),
+    ("many connections", many),
+    ("connects that fail", unreachable),
     ("closing in callbacks", closes),
     #[cfg(unix)]
     ("no descriptors", exhausted),
 ];
 
 #[test]
-fn no_memory_is_left_behind() {
+fn dropped_loops_leak_no_memory() {
     for name in Auto::NAMES {
         match Auto::named(name) {
             Ok(_) => {}
@@ -310,14 +310,14 @@ fn no_memory_is_left_behind() {
             }
             Err(error) => panic!("{name}: {error}"),
         }
-        for (what, happens) in HARDSHIPS {
-            // What is made once and kept for the whole process is made now.
-            (0..2).for_each(|_| happens(Auto::named(name).unwrap()));
+        for (scenario, run) in SCENARIOS {
+            // Allocates what the process keeps, before counting.
+            (0..2).for_each(|_| run(Auto::named(name).unwrap()));
             let before = BYTES.load(Ordering::SeqCst);
-            (0..5).for_each(|_| happens(Auto::named(name).unwrap()));
+            (0..5).for_each(|_| run(Auto::named(name).unwrap()));
             let left = BYTES.load(Ordering::SeqCst) - before;
-            assert!(before > 0, "whoever gets here has allocated something");
-            assert_eq!(left, 0, "{name}, {what}: bytes are left after 5 loops came and went");
+            assert!(before > 0, "the counter does not work");
+            assert_eq!(left, 0, "{name}, {scenario}: bytes leaked by 5 loops");
         }
     }
 }

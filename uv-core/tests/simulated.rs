@@ -1,5 +1,5 @@
-//! The loop on a backend without a kernel: every unsafe line of the loop's own, for Miri,
-//! and exact times.
+//! The loop on a backend without system calls: runs the loop's unsafe code under Miri, and checks
+//! exact times.
 
 #[path = "../examples/simulated_time.rs"]
 #[allow(dead_code)]
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use simulated_time::Jumping;
 use uv_core::{
-    Async, Channel, Check, Handle, Idle, Lane, Loop, Pool, Prepare, RunMode, Timer, WorkError,
+    Async, Channel, Check, Handle, Idle, Loop, Pool, Prepare, RunMode, Timer, WorkError, WorkKind,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ fn timers_fire_at_exact_times_and_in_order() {
     let fired = Rc::new(RefCell::new(Vec::new()));
     for (name, after) in [("c", 30), ("a", 10), ("d", 30), ("b", 20)] {
         let (timer, fired) = (Timer::new(&mut lp), Rc::clone(&fired));
-        let keep = [name; 4]; // Too large to be stored in place.
+        let keep = [name; 4]; // Too large for inline storage.
         timer
             .start(&mut lp, after * MS, Duration::ZERO, move |lp, timer| {
                 fired.borrow_mut().push((keep[3], lp.now()));
@@ -38,6 +38,15 @@ fn timers_fire_at_exact_times_and_in_order() {
     let expected = [("a", 10), ("b", 20), ("c", 30), ("d", 30)].map(|(name, at)| (name, at * MS));
     assert_eq!(*fired.borrow(), expected);
     assert!(lp.close().is_ok());
+}
+
+#[test]
+fn idle_time_is_measured_by_the_backends_clock() {
+    let mut lp = jumping();
+    lp.measure_idle_time();
+    Timer::after(&mut lp, 3_600_000 * MS, |_, _| {});
+    lp.run(RunMode::Default).unwrap();
+    assert_eq!(lp.metrics().idle_time(), 3_600_000 * MS, "exactly, and the same in every run");
 }
 
 #[test]
@@ -66,7 +75,7 @@ fn captures_are_dropped_with_their_callbacks() {
 }
 
 #[test]
-fn a_panic_leaves_a_loop_that_works() {
+fn loops_keep_working_after_a_panic() {
     let mut lp = jumping();
     let ran = Rc::new(RefCell::new(Vec::new()));
     let note = |name: &'static str| {
@@ -85,7 +94,7 @@ fn a_panic_leaves_a_loop_that_works() {
 }
 
 #[test]
-fn a_callback_may_replace_the_loop() {
+fn callbacks_may_replace_the_loop() {
     let mut lp = jumping();
     let check = Check::new(&mut lp);
     check.start(&mut lp, |lp, _| drop(std::mem::replace(lp, jumping()))).unwrap();
@@ -94,7 +103,7 @@ fn a_callback_may_replace_the_loop() {
 }
 
 #[test]
-fn threads_reach_the_loop() {
+fn messages_of_threads_are_delivered_in_order() {
     let mut lp = jumping();
     let got = Rc::new(RefCell::new(Vec::new()));
     let log = Rc::clone(&got);
@@ -118,7 +127,7 @@ fn threads_reach_the_loop() {
 }
 
 #[test]
-fn work_comes_back_however_large() {
+fn results_of_any_size_are_returned() {
     let mut lp = jumping();
     let pool = Pool::new(2).unwrap();
     let sums = Rc::new(RefCell::new(Vec::new()));
@@ -128,30 +137,30 @@ fn work_comes_back_however_large() {
         let done = move |_: &mut Loop<Jumping>, result: Result<[u64; 64], WorkError>| {
             log.borrow_mut().push(result.unwrap().iter().sum::<u64>());
         };
-        lp.queue_work_on(&pool, Lane::Cpu, move || large, done).unwrap();
+        lp.queue_work_on(&pool, WorkKind::Cpu, move || large, done).unwrap();
     }
     let panicked = |_: &mut Loop<Jumping>, result: Result<(), WorkError>| {
         assert!(matches!(result, Err(WorkError::Panicked(_))));
     };
-    lp.queue_work_on(&pool, Lane::Slow, || panic!("on purpose"), panicked).unwrap();
+    lp.queue_work_on(&pool, WorkKind::SlowIo, || panic!("on purpose"), panicked).unwrap();
     lp.run(RunMode::Default).unwrap();
     sums.borrow_mut().sort_unstable();
     assert_eq!(*sums.borrow(), [64, 128, 192]);
 }
 
 #[test]
-fn a_loop_may_go_while_work_is_in_flight() {
+fn loops_may_be_dropped_while_work_is_in_flight() {
     let pool = Pool::new(1).unwrap();
     let held = std::sync::Arc::new(());
     for _ in 0..3 {
         let mut lp = jumping();
         for _ in 0..4 {
             let held = std::sync::Arc::clone(&held);
-            lp.queue_work_on(&pool, Lane::Cpu, move || held, |_, _| unreachable!()).unwrap();
+            lp.queue_work_on(&pool, WorkKind::Cpu, move || held, |_, _| unreachable!()).unwrap();
         }
     }
     drop(pool);
     while std::sync::Arc::strong_count(&held) > 1 {
-        std::thread::yield_now(); // The last of them may still run.
+        std::thread::yield_now(); // The last job may still run.
     }
 }

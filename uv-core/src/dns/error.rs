@@ -1,11 +1,11 @@
-//! What the resolver says when it finds nothing.
+//! Errors of the resolver.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Why a lookup found nothing: what an [`io::Error`] of this crate's lookups carries, unless
-/// it is the system's own.
+/// The reason why a lookup failed, inside an [`io::Error`] of a lookup that is not an error of the
+/// operating system.
 ///
 /// ```
 /// use uv_core::dns::{AddrFlags, Eai, Hints, LookupError, getaddrinfo};
@@ -14,7 +14,7 @@ use std::io;
 /// let error = getaddrinfo(Some("no address"), None, hints).unwrap_err();
 /// let lookup = LookupError::of(&error).unwrap();
 /// assert_eq!(lookup.eai(), Eai::NoName);
-/// assert_ne!(lookup.code(), 0); // Which number it has is up to the system.
+/// assert_ne!(lookup.code(), 0); // The number depends on the system.
 /// assert_eq!(error.to_string(), "no such host or service (EAI_NONAME)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,37 +23,37 @@ pub struct LookupError {
     code: i32,
 }
 
-/// The reasons that resolvers give, by their names without `EAI_`.
+/// The `EAI_*` codes of resolvers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Eai {
     /// The host has no addresses of the family.
     AddrFamily,
-    /// The name server failed for now: try again later.
+    /// The name server failed temporarily: retry later.
     Again,
-    /// The flags contradict each other or the host.
+    /// The flags are invalid, or conflict with the host.
     BadFlags,
-    /// The hints make no sense.
+    /// The hints are inconsistent.
     BadHints,
-    /// The name server failed for good.
+    /// The name server failed permanently.
     Fail,
     /// The family is not supported.
     Family,
-    /// There is no memory.
+    /// Out of memory.
     Memory,
-    /// The host exists and has no addresses.
+    /// The host exists but has no addresses.
     NoData,
-    /// There is no such host or service.
+    /// The host or the service does not exist.
     NoName,
     /// The answer is too long.
     Overflow,
-    /// There is no such protocol.
+    /// The protocol is unknown.
     Protocol,
-    /// The service is not there for this kind of socket.
+    /// The service does not exist for this type of socket.
     Service,
-    /// The kind of socket is not supported.
+    /// The type of socket is not supported.
     SocketType,
-    /// One that has no name here.
+    /// Another code.
     Other,
 }
 
@@ -63,7 +63,7 @@ impl LookupError {
         LookupError { eai, code }
     }
 
-    /// The lookup error in an [`io::Error`], if that is what it is.
+    /// The lookup error inside an [`io::Error`], if there is one.
     pub fn of(error: &io::Error) -> Option<&LookupError> {
         error.get_ref()?.downcast_ref()
     }
@@ -73,7 +73,7 @@ impl LookupError {
         self.eai
     }
 
-    /// The reason by the system's number: `EAI_*` on Unix, `WSA*` on Windows.
+    /// The number that the system has for the reason: `EAI_*` on Unix, `WSA*` on Windows.
     pub fn code(&self) -> i32 {
         self.code
     }
@@ -83,18 +83,18 @@ impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.eai {
             Eai::AddrFamily => "the host has no addresses of this family (EAI_ADDRFAMILY)",
-            Eai::Again => "the name server has failed for now: try again later (EAI_AGAIN)",
-            Eai::BadFlags => "the flags do not go together (EAI_BADFLAGS)",
-            Eai::BadHints => "the hints make no sense (EAI_BADHINTS)",
-            Eai::Fail => "the name server has failed (EAI_FAIL)",
-            Eai::Family => "this system does not know the family (EAI_FAMILY)",
-            Eai::Memory => "the resolver has no memory (EAI_MEMORY)",
+            Eai::Again => "the name server failed temporarily: retry later (EAI_AGAIN)",
+            Eai::BadFlags => "the flags are invalid or conflict (EAI_BADFLAGS)",
+            Eai::BadHints => "the hints are inconsistent (EAI_BADHINTS)",
+            Eai::Fail => "the name server failed permanently (EAI_FAIL)",
+            Eai::Family => "the address family is not supported (EAI_FAMILY)",
+            Eai::Memory => "the resolver is out of memory (EAI_MEMORY)",
             Eai::NoData => "the host has no addresses (EAI_NODATA)",
             Eai::NoName => "no such host or service (EAI_NONAME)",
             Eai::Overflow => "the answer is too long (EAI_OVERFLOW)",
-            Eai::Protocol => "this system does not know the protocol (EAI_PROTOCOL)",
-            Eai::Service => "no such service for this kind of socket (EAI_SERVICE)",
-            Eai::SocketType => "this system does not know the kind of socket (EAI_SOCKTYPE)",
+            Eai::Protocol => "the protocol is not supported (EAI_PROTOCOL)",
+            Eai::Service => "no such service for this type of socket (EAI_SERVICE)",
+            Eai::SocketType => "the type of socket is not supported (EAI_SOCKTYPE)",
             Eai::Other => return write!(f, "the resolver failed with code {}", self.code),
         })
     }

@@ -1,25 +1,38 @@
-//! Names of hosts in ASCII: each label that has other letters becomes `xn--` and its
-//! Punycode (RFC 3492).
+//! Conversion of host names to ASCII: a label with other characters becomes `xn--` and its Punycode
+//! (RFC 3492).
 
 use std::borrow::Cow;
 use std::io;
 
 use super::invalid;
 
-/// The longest name that a resolver takes.
+/// The maximal length of a name for resolvers.
 const MAX_LENGTH: usize = 255;
 
-/// What ends a label: the full stop, and those that other scripts write.
+/// The characters that end a label: the full stop and its equivalents in other scripts.
 const DOTS: [char; 4] = ['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'];
 
-/// A host's name as resolvers take it.
-pub(super) fn to_ascii(host: &str) -> io::Result<String> {
+/// Converts a host name to the form that resolvers accept: labels with other characters than ASCII
+/// become `xn--` and their Punycode (RFC 3492), as lookups do by themselves.
+///
+/// ```
+/// use uv_core::dns::to_ascii;
+///
+/// assert_eq!(to_ascii("bücher.example")?, "xn--bcher-kva.example");
+/// assert_eq!(to_ascii("example.org")?, "example.org");
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// `InvalidInput` for an empty name or one longer than 255 bytes.
+pub fn to_ascii(host: &str) -> io::Result<String> {
     let ascii = if host.is_ascii() { Cow::Borrowed(host) } else { Cow::Owned(encode(host)?) };
     if ascii.is_empty() {
-        return Err(invalid("the name of the host is empty"));
+        return Err(invalid("the host name is empty"));
     }
     if ascii.len() > MAX_LENGTH {
-        return Err(invalid("the name of the host is longer than 255 bytes"));
+        return Err(invalid("the host name is longer than 255 bytes"));
     }
     Ok(ascii.into_owned())
 }
@@ -36,7 +49,7 @@ fn encode(host: &str) -> io::Result<String> {
             ascii.push_str("xn--");
             punycode(label, &mut ascii).ok_or_else(too_long)?;
         }
-        // Nothing longer is of use, and nobody should pay for it.
+        // Stop early: encoding a longer name would take quadratic time.
         if ascii.len() > MAX_LENGTH {
             return Err(too_long());
         }
@@ -45,7 +58,7 @@ fn encode(host: &str) -> io::Result<String> {
 }
 
 fn too_long() -> io::Error {
-    invalid("the name of the host is longer than 255 bytes")
+    invalid("the host name is longer than 255 bytes")
 }
 
 // The parameters of RFC 3492, section 5.
@@ -57,7 +70,7 @@ const DAMP: u32 = 700;
 const INITIAL_BIAS: u32 = 72;
 const INITIAL_N: u32 = 0x80;
 
-/// Appends a label in Punycode. `None` if it is longer than any name can be.
+/// Appends a label in Punycode. `None` if it is longer than a name can be.
 fn punycode(label: &str, out: &mut String) -> Option<()> {
     if label.chars().nth(MAX_LENGTH).is_some() {
         return None;
@@ -72,7 +85,7 @@ fn punycode(label: &str, out: &mut String) -> Option<()> {
     let (mut n, mut delta, mut bias) = (INITIAL_N, 0u32, INITIAL_BIAS);
     let mut handled = basic_count;
     while handled < total {
-        // The smallest letter that is not handled yet.
+        // The smallest code point that is not handled yet.
         let next = label.chars().map(u32::from).filter(|&letter| letter >= n).min()?;
         delta = delta.checked_add((next - n).checked_mul(handled + 1)?)?;
         n = next;
@@ -92,7 +105,7 @@ fn punycode(label: &str, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Appends a number of variable length: digits that say themselves which is the last.
+/// Appends a generalized variable-length integer, whose last digit is below its threshold.
 fn push_number(number: u32, bias: u32, out: &mut String) {
     let mut rest = number;
     let mut position = BASE;
@@ -128,60 +141,66 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn becomes(host: &str, ascii: &str) {
+    fn assert_encodes(host: &str, ascii: &str) {
         assert_eq!(to_ascii(host).unwrap(), ascii);
     }
 
     #[test]
-    fn ascii_stays_as_it_is() {
+    fn ascii_names_are_unchanged() {
         for host in ["localhost", "EXAMPLE.com", "a..b", "trailing.", "::1%eth0", "xn--bcher-kva"] {
-            becomes(host, host);
+            assert_encodes(host, host);
         }
     }
 
     #[test]
-    fn known_names() {
-        becomes("bücher.example", "xn--bcher-kva.example");
-        becomes("ü.ü", "xn--tda.xn--tda");
-        becomes("mañana.com", "xn--maana-pta.com");
-        becomes("ñ", "xn--ida");
-        becomes("café.com", "xn--caf-dma.com");
-        becomes("☃-⌘.com", "xn----dqo34k.com");
-        becomes("☃.net", "xn--n3h.net");
-        becomes("例え.テスト", "xn--r8jz45g.xn--zckzah");
-        becomes("königsgäßchen", "xn--knigsgchen-b4a3dun");
-        becomes("😉", "xn--n28h");
+    fn known_names_are_encoded() {
+        assert_encodes("bücher.example", "xn--bcher-kva.example");
+        assert_encodes("ü.ü", "xn--tda.xn--tda");
+        assert_encodes("mañana.com", "xn--maana-pta.com");
+        assert_encodes("ñ", "xn--ida");
+        assert_encodes("café.com", "xn--caf-dma.com");
+        assert_encodes("☃-⌘.com", "xn----dqo34k.com");
+        assert_encodes("☃.net", "xn--n3h.net");
+        assert_encodes("例え.テスト", "xn--r8jz45g.xn--zckzah");
+        assert_encodes("königsgäßchen", "xn--knigsgchen-b4a3dun");
+        assert_encodes("😉", "xn--n28h");
     }
 
     /// The samples of RFC 3492, section 7.1, in lower case or as this encoder writes them.
     #[test]
-    fn samples_of_the_rfc() {
-        becomes("ليهمابتكلموشعربي؟", "xn--egbpdaj6bu4bxfgehfvwxn");
-        becomes("他们为什么不说中文", "xn--ihqwcrb4cv8a8dqg056pqjye");
-        becomes("他們爲什麽不說中文", "xn--ihqwctvzc91f659drss3x8bo0yb");
-        becomes("למההםפשוטלאמדבריםעברית", "xn--4dbcagdahymbxekheh6e0a7fei0b");
-        becomes("почемужеонинеговорятпорусски", "xn--b1abfaaepdrnnbgefbadotcwatmq2g4l");
-        becomes(
+    fn samples_of_the_rfc_are_encoded() {
+        assert_encodes("ليهمابتكلموشعربي؟", "xn--egbpdaj6bu4bxfgehfvwxn");
+        assert_encodes("他们为什么不说中文", "xn--ihqwcrb4cv8a8dqg056pqjye");
+        assert_encodes("他們爲什麽不說中文", "xn--ihqwctvzc91f659drss3x8bo0yb");
+        assert_encodes("למההםפשוטלאמדבריםעברית", "xn--4dbcagdahymbxekheh6e0a7fei0b");
+        assert_encodes("почемужеонинеговорятпорусски", "xn--b1abfaaepdrnnbgefbadotcwatmq2g4l");
+        assert_encodes(
             "TạisaohọkhôngthểchỉnóitiếngViệt",
             "xn--TisaohkhngthchnitingVit-kjcr8268qyxafd2f1b9g",
         );
-        becomes("3年B組金八先生", "xn--3B-ww4c5e180e575a65lsy2b");
-        becomes("安室奈美恵-with-SUPER-MONKEYS", "xn---with-SUPER-MONKEYS-pc58ag80a8qai00g7n9n");
-        becomes("Hello-Another-Way-それぞれの場所", "xn--Hello-Another-Way--fc4qua05auwb3674vfr0b");
-        becomes("ひとつ屋根の下2", "xn--2-u9tlzr9756bt3uc0v");
-        becomes("MajiでKoiする5秒前", "xn--MajiKoi5-783gue6qz075azm5e");
-        becomes("パフィーdeルンバ", "xn--de-jg4avhby1noc0d");
-        becomes("そのスピードで", "xn--d9juau41awczczp");
+        assert_encodes("3年B組金八先生", "xn--3B-ww4c5e180e575a65lsy2b");
+        assert_encodes(
+            "安室奈美恵-with-SUPER-MONKEYS",
+            "xn---with-SUPER-MONKEYS-pc58ag80a8qai00g7n9n",
+        );
+        assert_encodes(
+            "Hello-Another-Way-それぞれの場所",
+            "xn--Hello-Another-Way--fc4qua05auwb3674vfr0b",
+        );
+        assert_encodes("ひとつ屋根の下2", "xn--2-u9tlzr9756bt3uc0v");
+        assert_encodes("MajiでKoiする5秒前", "xn--MajiKoi5-783gue6qz075azm5e");
+        assert_encodes("パフィーdeルンバ", "xn--de-jg4avhby1noc0d");
+        assert_encodes("そのスピードで", "xn--d9juau41awczczp");
     }
 
     #[test]
-    fn every_dot_ends_a_label() {
-        becomes("ü。ü．ü｡com", "xn--tda.xn--tda.xn--tda.com");
-        becomes("a。b", "a.b");
+    fn every_kind_of_dot_ends_a_label() {
+        assert_encodes("ü。ü．ü｡com", "xn--tda.xn--tda.xn--tda.com");
+        assert_encodes("a。b", "a.b");
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn empty_and_long_names_are_refused() {
         for host in [String::new(), "a".repeat(256), "ü".repeat(10_000), "ü.".repeat(50)] {
             let error = to_ascii(&host).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{host}");

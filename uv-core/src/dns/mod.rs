@@ -1,4 +1,4 @@
-//! Names of hosts and services, looked up on the pool or at once.
+//! Name resolution: lookups of hosts and services, on the pool or blocking.
 //!
 //! ```
 //! use uv_core::dns::{Hints, SocketType};
@@ -13,16 +13,14 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! The system's resolver does the work, on a thread of the loop's [pool](crate::Pool) and in
-//! its [slow lane](crate::Lane::Slow). [`getaddrinfo`] and [`getnameinfo`] do the same at
-//! once, in the thread that calls.
+//! The system's resolver performs lookups, on a thread of the loop's [pool](crate::Pool) as
+//! [slow I/O](crate::WorkKind::SlowIo). [`getaddrinfo`] and [`getnameinfo`] block the calling
+//! thread instead.
 //!
-//! Names may be Unicode: they are turned into ASCII (RFC 3492) before the resolver sees them.
-//! Labels end at `.` or at one of `。．｡`. Nothing else is done to them: letters keep their
-//! case, and there is no normalization.
+//! Names may be Unicode: they are converted to ASCII (RFC 3492) for the resolver. Labels end at `.`
+//! or at one of `。．｡`. Letters keep their case, and there is no normalization.
 //!
-//! A lookup that fails is an [`io::Error`] that says what happened;
-//! [`LookupError::of`] finds the resolver's own code in it.
+//! A failed lookup is an [`io::Error`]; [`LookupError::of`] returns the resolver's code in it.
 
 mod error;
 mod idna;
@@ -34,52 +32,53 @@ use std::net::SocketAddr;
 use bitflags::bitflags;
 use poll_core::Backend;
 
-use crate::{Lane, Loop, Work, sys};
+use crate::{Loop, WorkKind, WorkRequest, sys};
 
 pub use error::{Eai, LookupError};
+pub use idna::to_ascii;
 
 bitflags! {
-    /// How [`getaddrinfo`] looks: the `AI_*` flags.
+    /// Options of [`getaddrinfo`]: the `AI_*` flags.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct AddrFlags: u8 {
-        /// Addresses to listen at: without a host, any address instead of this machine's own.
+        /// Addresses for listening: without a host, the wildcard address instead of loopback.
         const PASSIVE = 1;
-        /// Tell the host's official name with the first address.
+        /// Returns the canonical name of the host with the first address.
         const CANONNAME = 2;
-        /// The host is an address in digits: nobody is asked.
+        /// The host is a numeric address: no name is resolved.
         const NUMERICHOST = 4;
-        /// The service is a number: nobody is asked.
+        /// The service is a port number: no name is resolved.
         const NUMERICSERV = 8;
-        /// Only families of which this machine has an address.
+        /// Only families for which this machine has an address.
         const ADDRCONFIG = 16;
-        /// If there are no IPv6 addresses, IPv4 ones in their form. Not on NetBSD and OpenBSD.
+        /// If there are no IPv6 addresses, IPv4-mapped ones. Not on NetBSD and OpenBSD.
         const V4MAPPED = 32;
-        /// With `V4MAPPED`: both. Not on NetBSD and OpenBSD.
+        /// With `V4MAPPED`: IPv6 and IPv4-mapped addresses. Not on NetBSD and OpenBSD.
         const ALL = 64;
     }
 }
 
 bitflags! {
-    /// How [`getnameinfo`] looks: the `NI_*` flags.
+    /// Options of [`getnameinfo`]: the `NI_*` flags.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct NameFlags: u8 {
-        /// The address in digits: nobody is asked.
+        /// Returns the numeric address instead of a name.
         const NUMERICHOST = 1;
-        /// The port in digits: nobody is asked.
+        /// Returns the port number instead of a service name.
         const NUMERICSERV = 2;
-        /// The name of this host's own domain is left out.
+        /// Omits the domain of local hosts.
         const NOFQDN = 4;
-        /// An address without a name is an error, instead of its digits.
+        /// Fails for an address without a name, instead of returning the numeric address.
         const NAMEREQD = 8;
-        /// The service of this port for datagrams.
+        /// Looks up the service for datagrams.
         const DGRAM = 16;
     }
 }
 
-/// Which addresses [`getaddrinfo`] finds.
+/// The address family of a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// Of both families.
+    /// Both families.
     #[default]
     Any,
     /// IPv4.
@@ -88,10 +87,10 @@ pub enum Family {
     Ipv6,
 }
 
-/// What kind of socket an address is for.
+/// The type of socket that an address is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SocketType {
-    /// Any kind. As a hint: each address is found once for each kind.
+    /// Any type. As a hint, each address is returned once per type.
     #[default]
     Any,
     /// A stream: TCP.
@@ -100,11 +99,11 @@ pub enum SocketType {
     Datagram,
     /// Raw packets.
     Raw,
-    /// Another, by the system's number.
+    /// Another type, by the number of the system.
     Other(i32),
 }
 
-/// What [`getaddrinfo`] looks for.
+/// The criteria of [`getaddrinfo`].
 ///
 /// ```
 /// use uv_core::dns::{Family, Hints, getaddrinfo};
@@ -116,17 +115,17 @@ pub enum SocketType {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hints {
-    /// Of which family.
+    /// The address family.
     pub family: Family,
-    /// For what kind of socket.
+    /// The type of socket.
     pub socket_type: SocketType,
-    /// For which protocol, by number; 0 is any.
+    /// The number of the protocol; 0 for any.
     pub protocol: i32,
-    /// How.
+    /// The flags.
     pub flags: AddrFlags,
 }
 
-/// An address that [`getaddrinfo`] has found.
+/// A result of [`getaddrinfo`].
 ///
 /// ```
 /// use uv_core::dns::{AddrInfo, Hints, SocketType, getaddrinfo};
@@ -141,16 +140,15 @@ pub struct Hints {
 pub struct AddrInfo {
     /// The address, with the port of the service, or 0.
     pub address: SocketAddr,
-    /// What kind of socket it is for.
+    /// The type of socket.
     pub socket_type: SocketType,
-    /// For which protocol, by number.
+    /// The number of the protocol.
     pub protocol: i32,
-    /// The host's official name: with the first address, if it was
-    /// [asked for](AddrFlags::CANONNAME).
+    /// The canonical name of the host: in the first result, if [`AddrFlags::CANONNAME`] is set.
     pub canonical_name: Option<String>,
 }
 
-/// What [`getnameinfo`] has found.
+/// The result of [`getnameinfo`].
 ///
 /// ```
 /// use uv_core::dns::{NameFlags, NameInfo, getnameinfo};
@@ -162,14 +160,13 @@ pub struct AddrInfo {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NameInfo {
-    /// The name of the host, or its address in digits.
+    /// The name of the host, or its numeric address.
     pub host: String,
-    /// The name of the service, or its port in digits.
+    /// The name of the service, or its port number.
     pub service: String,
 }
 
-/// Looks up the addresses of a host, of a service, or of a service of a host, and waits for
-/// the answer.
+/// Looks up the addresses of a host, a service, or both, and blocks until the answer.
 ///
 /// ```
 /// use uv_core::dns::{AddrFlags, Hints, SocketType, getaddrinfo};
@@ -187,17 +184,18 @@ pub struct NameInfo {
 /// # Errors
 ///
 /// `InvalidInput` for neither host nor service, for an empty host, one of more than 255
-/// bytes, and for NUL bytes; `Unsupported` for flags that this system lacks; else a
-/// [`LookupError`], or the system's error.
+/// bytes, and for NUL bytes; `Unsupported` for flags that this system lacks; otherwise a
+/// [`LookupError`] or the system's error.
+#[doc(alias = "uv_getaddrinfo")]
 pub fn getaddrinfo(
     host: Option<&str>,
     service: Option<&str>,
     hints: Hints,
 ) -> io::Result<Vec<AddrInfo>> {
-    Question::new(host, service, hints)?.ask()
+    Query::new(host, service, hints)?.resolve()
 }
 
-/// Looks up the names of an address and of its port, and waits for the answer.
+/// Looks up the names of an address and its port, and blocks until the answer.
 ///
 /// ```
 /// use uv_core::dns::{NameFlags, getnameinfo};
@@ -210,17 +208,18 @@ pub fn getaddrinfo(
 ///
 /// # Errors
 ///
-/// A [`LookupError`], or the system's error.
+/// A [`LookupError`] or the system's error.
+#[doc(alias = "uv_getnameinfo")]
 pub fn getnameinfo(address: SocketAddr, flags: NameFlags) -> io::Result<NameInfo> {
-    sys::names::getnameinfo(address, flags)
+    sys::resolver::getnameinfo(address, flags)
 }
 
 impl<B: Backend> Loop<B> {
     /// Looks up addresses as [`dns::getaddrinfo`](getaddrinfo) does, on the pool, then calls
     /// `done` in the loop.
     ///
-    /// While it waits for a thread it can be [cancelled](Work::cancel), and ends with
-    /// `ECANCELED` (`WSAECANCELLED`). The loop stays alive meanwhile.
+    /// It can be [cancelled](WorkRequest::cancel) while it waits for a thread; its callback then
+    /// gets `ECANCELED` (`WSAECANCELLED` on Windows). The loop stays alive until the callback.
     ///
     /// ```
     /// use uv_core::dns::Hints;
@@ -237,16 +236,17 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` and `Unsupported` as there, at once; those of starting the pool.
+    /// `InvalidInput` and `Unsupported` as for the function; the error of starting the pool.
+    #[doc(alias = "uv_getaddrinfo")]
     pub fn getaddrinfo(
         &mut self,
         host: Option<&str>,
         service: Option<&str>,
         hints: Hints,
         done: impl FnOnce(&mut Loop<B>, io::Result<Vec<AddrInfo>>) + 'static,
-    ) -> io::Result<Work> {
-        let question = Question::new(host, service, hints)?;
-        self.queue_request(Lane::Slow, move || question.ask(), done)
+    ) -> io::Result<WorkRequest> {
+        let query = Query::new(host, service, hints)?;
+        self.queue_request(WorkKind::SlowIo, move || query.resolve(), done)
     }
 
     /// Looks up names as [`dns::getnameinfo`](getnameinfo) does, on the pool, then calls
@@ -267,42 +267,43 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// Those of starting the pool.
+    /// The error of starting the pool.
+    #[doc(alias = "uv_getnameinfo")]
     pub fn getnameinfo(
         &mut self,
         address: SocketAddr,
         flags: NameFlags,
         done: impl FnOnce(&mut Loop<B>, io::Result<NameInfo>) + 'static,
-    ) -> io::Result<Work> {
-        self.queue_request(Lane::Slow, move || getnameinfo(address, flags), done)
+    ) -> io::Result<WorkRequest> {
+        self.queue_request(WorkKind::SlowIo, move || getnameinfo(address, flags), done)
     }
 }
 
-/// A lookup whose input is in order.
-struct Question {
+/// A lookup with valid input.
+struct Query {
     host: Option<CString>,
     service: Option<CString>,
     hints: Hints,
 }
 
-impl Question {
-    fn new(host: Option<&str>, service: Option<&str>, hints: Hints) -> io::Result<Question> {
+impl Query {
+    fn new(host: Option<&str>, service: Option<&str>, hints: Hints) -> io::Result<Query> {
         if host.is_none() && service.is_none() {
             return Err(invalid("a lookup needs a host or a service"));
         }
-        sys::names::check_flags(hints.flags)?;
+        sys::resolver::check_flags(hints.flags)?;
         let host = host.map(idna::to_ascii).transpose()?.map(with_nul).transpose()?;
         let service = service.map(with_nul).transpose()?;
-        Ok(Question { host, service, hints })
+        Ok(Query { host, service, hints })
     }
 
-    fn ask(&self) -> io::Result<Vec<AddrInfo>> {
-        sys::names::getaddrinfo(self.host.as_deref(), self.service.as_deref(), self.hints)
+    fn resolve(&self) -> io::Result<Vec<AddrInfo>> {
+        sys::resolver::getaddrinfo(self.host.as_deref(), self.service.as_deref(), self.hints)
     }
 }
 
 fn with_nul(text: impl Into<Vec<u8>>) -> io::Result<CString> {
-    CString::new(text).map_err(|_| invalid("names have no NUL bytes"))
+    CString::new(text).map_err(|_| invalid("the name contains a NUL byte"))
 }
 
 fn invalid(why: &'static str) -> io::Error {

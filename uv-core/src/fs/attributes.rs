@@ -1,4 +1,4 @@
-//! Whose files are, who may do what with them, and their times.
+//! Permissions, owners and times of files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use super::{File, Timestamp};
 use crate::sys::fs as sys;
 use crate::sys::fs::{Name, Owners, Times};
 
-/// What to set a time of a file to.
+/// The new value of a file time.
 ///
 /// ```
 /// use std::time::UNIX_EPOCH;
@@ -18,11 +18,11 @@ use crate::sys::fs::{Name, Owners, Times};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetTime {
-    /// This one.
+    /// This time.
     At(Timestamp),
-    /// The time when it is set.
+    /// The time of the call.
     Now,
-    /// It stays as it is.
+    /// Leaves the time unchanged.
     Omit,
 }
 
@@ -42,8 +42,8 @@ fn named<T>(path: &Path, rest: T) -> std::io::Result<(Name, T)> {
     Ok((Name::new(path)?, rest))
 }
 
-/// Sets the permissions of a file (`chmod(2)`). On Windows, `0o200` is all that counts:
-/// without it the file is read-only.
+/// Sets the permissions of a file (`chmod(2)`). On Windows only `0o200` has an effect: without it
+/// the file is read-only.
 ///
 /// ```
 /// use uv_core::fs;
@@ -59,13 +59,13 @@ fn named<T>(path: &Path, rest: T) -> std::io::Result<(Name, T)> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_chmod")]
 pub fn chmod(path: impl AsRef<Path>, mode: u32) -> Operation<Call<(Name, u32), ()>> {
     Call::try_of(named(path.as_ref(), mode), &sys::CHMOD)
 }
 
-/// As [`chmod`], of an open file (`fchmod(2)`).
+/// As [`chmod`], for an open file (`fchmod(2)`).
 ///
 /// ```
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("chmod-XXXXXX")).perform()?;
@@ -77,13 +77,13 @@ pub fn chmod(path: impl AsRef<Path>, mode: u32) -> Operation<Call<(Name, u32), (
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_fchmod")]
 pub fn fchmod(file: &File, mode: u32) -> Operation<Call<(File, u32), ()>> {
     Call::of((file.clone(), mode), &sys::FCHMOD)
 }
 
-/// Gives a file to a user and a group; `None` stays as it is (`chown(2)`). On Windows this
+/// Sets the owner and the group of a file; `None` leaves it unchanged (`chown(2)`). On Windows this
 /// does nothing.
 ///
 /// ```
@@ -93,7 +93,7 @@ pub fn fchmod(file: &File, mode: u32) -> Operation<Call<(File, u32), ()>> {
 ///
 /// # Errors
 ///
-/// The system's, such as `EPERM`.
+/// The system's errors, such as `EPERM`.
 #[doc(alias = "uv_fs_chown")]
 pub fn chown(
     path: impl AsRef<Path>,
@@ -103,7 +103,7 @@ pub fn chown(
     Call::try_of(named(path.as_ref(), (user, group)), &sys::CHOWN)
 }
 
-/// As [`chown`], of an open file (`fchown(2)`).
+/// As [`chown`], for an open file (`fchown(2)`).
 ///
 /// ```
 /// # let file = uv_core::fs::File::from(std::fs::File::open("Cargo.toml")?);
@@ -113,7 +113,7 @@ pub fn chown(
 ///
 /// # Errors
 ///
-/// The system's, such as `EPERM`.
+/// The system's errors, such as `EPERM`.
 #[doc(alias = "uv_fs_fchown")]
 pub fn fchown(
     file: &File,
@@ -123,7 +123,7 @@ pub fn fchown(
     Call::of((file.clone(), (user, group)), &sys::FCHOWN)
 }
 
-/// As [`chown`], of a symbolic link itself (`lchown(2)`).
+/// As [`chown`], for a symbolic link itself (`lchown(2)`).
 ///
 /// ```
 /// uv_core::fs::lchown("Cargo.toml", None, None).perform()?;
@@ -132,7 +132,7 @@ pub fn fchown(
 ///
 /// # Errors
 ///
-/// The system's, such as `EPERM`.
+/// The system's errors, such as `EPERM`.
 #[doc(alias = "uv_fs_lchown")]
 pub fn lchown(
     path: impl AsRef<Path>,
@@ -142,7 +142,7 @@ pub fn lchown(
     Call::try_of(named(path.as_ref(), (user, group)), &sys::LCHOWN)
 }
 
-/// Sets when a file was last read and written (`utimensat(2)`).
+/// Sets the times of the last access and modification of a file (`utimensat(2)`).
 ///
 /// ```
 /// use uv_core::fs::{self, SetTime, Timestamp};
@@ -158,7 +158,7 @@ pub fn lchown(
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_utime")]
 pub fn utime(
     path: impl AsRef<Path>,
@@ -168,7 +168,7 @@ pub fn utime(
     Call::try_of(named(path.as_ref(), (accessed.into(), modified.into())), &sys::UTIME)
 }
 
-/// As [`utime`], of an open file (`futimens(2)`).
+/// As [`utime`], for an open file (`futimens(2)`).
 ///
 /// ```
 /// use uv_core::fs::{self, SetTime};
@@ -182,7 +182,7 @@ pub fn utime(
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_futime")]
 pub fn futime(
     file: &File,
@@ -192,7 +192,7 @@ pub fn futime(
     Call::of((file.clone(), (accessed.into(), modified.into())), &sys::FUTIME)
 }
 
-/// As [`utime`], of a symbolic link itself.
+/// As [`utime`], for a symbolic link itself.
 ///
 /// ```
 /// use uv_core::fs::{self, SetTime};
@@ -206,7 +206,7 @@ pub fn futime(
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_lutime")]
 pub fn lutime(
     path: impl AsRef<Path>,

@@ -7,7 +7,7 @@ use crate::sys::fs as sys;
 use crate::sys::fs::Name;
 
 bitflags::bitflags! {
-    /// How to copy.
+    /// Options of [`copyfile`].
     ///
     /// ```
     /// use uv_core::fs::CopyFlags;
@@ -17,17 +17,17 @@ bitflags::bitflags! {
     /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct CopyFlags: u8 {
-        /// Fail if there is a file already.
+        /// Fails if the destination exists.
         const EXCLUSIVE = 1;
-        /// Share what is in the file with the copy, where the file system can.
+        /// Shares the blocks of the file with the copy, if the file system supports it.
         const CLONE = 2;
-        /// Share what is in the file, or fail.
+        /// Shares the blocks of the file, or fails.
         const FORCE_CLONE = 4;
     }
 }
 
-/// Copies a file and its permissions. A file that is there already gets the content. A file
-/// copied onto itself stays as it is.
+/// Copies a file and its permissions. An existing destination is overwritten. A file that is copied
+/// onto itself is unchanged.
 ///
 /// ```
 /// use uv_core::fs::{self, CopyFlags};
@@ -42,8 +42,9 @@ bitflags::bitflags! {
 ///
 /// # Errors
 ///
-/// The system's. Then a copy that was begun is removed; a file that was there before is not,
-/// and if [cloning](CopyFlags::FORCE_CLONE) is a must and impossible, is as it was.
+/// The system's errors. An incomplete copy is removed, unless the destination existed before. If
+/// [cloning](CopyFlags::FORCE_CLONE) is required and impossible, an existing destination is
+/// unchanged.
 #[doc(alias = "uv_fs_copyfile")]
 pub fn copyfile(
     from: impl AsRef<Path>,

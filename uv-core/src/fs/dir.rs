@@ -10,7 +10,7 @@ use super::operation::{Call, Operation, Way};
 use crate::sys::fs as sys;
 use crate::sys::fs::Name;
 
-/// What kind of file an entry of a directory is.
+/// The kind of a directory entry.
 ///
 /// ```
 /// use uv_core::fs::{self, EntryKind};
@@ -22,7 +22,7 @@ use crate::sys::fs::Name;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EntryKind {
-    /// The system does not say.
+    /// The file system does not report the kind.
     #[default]
     Unknown,
     /// A regular file.
@@ -31,13 +31,13 @@ pub enum EntryKind {
     Dir,
     /// A symbolic link.
     Link,
-    /// A pipe with a name.
+    /// A named pipe.
     Fifo,
     /// A socket.
     Socket,
-    /// A device read and written in characters.
+    /// A character device.
     Char,
-    /// A device read and written in blocks.
+    /// A block device.
     Block,
 }
 
@@ -65,21 +65,21 @@ impl EntryKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirent {
-    /// Its name, without the directory's.
+    /// The file name, without the path of the directory.
     pub name: OsString,
-    /// What it is.
+    /// The kind of file.
     pub kind: EntryKind,
 }
 
 impl Dirent {
     fn of(entry: &std::fs::DirEntry) -> Dirent {
-        // An entry that is gone by now was there when the directory was read.
+        // The entry may have been removed since the directory was read.
         let kind = entry.file_type().map_or(EntryKind::Unknown, EntryKind::of);
         Dirent { name: entry.file_name(), kind }
     }
 }
 
-/// A directory that is being read. Clones are the same one; it is closed with the last.
+/// An open directory. Clones share it; it is closed when the last one is dropped.
 ///
 /// ```
 /// use uv_core::fs;
@@ -102,19 +102,19 @@ pub struct Dir(Arc<Mutex<Entries>>);
 struct Entries {
     /// `None` after the last.
     rest: Option<ReadDir>,
-    /// Found after entries that were to be told first.
+    /// An error after entries of the same batch, reported by the next call.
     error: Option<io::Error>,
 }
 
 impl Dir {
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        // A panic while it was read left it as far as it was.
+        // A panic while the directory was read leaves the position valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entries {
-    /// Up to `count` of the next.
+    /// The next entries, up to `count`.
     fn next(&mut self, count: usize) -> io::Result<Vec<Dirent>> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -157,7 +157,8 @@ const SCANDIR: Way<Name, Vec<Dirent>> = Way::blocking(|name| {
     Ok(all)
 });
 
-/// Begins to read a directory. Systems have several errors for what is none: here is one.
+/// Opens a directory. Systems report several errors for a path that is no directory; this reports
+/// `NotADirectory`.
 fn entries_of(path: &Path) -> io::Result<ReadDir> {
     std::fs::read_dir(path).map_err(|error| match std::fs::metadata(path) {
         Ok(found) if !found.is_dir() && error.kind() != io::ErrorKind::NotADirectory => {
@@ -167,7 +168,7 @@ fn entries_of(path: &Path) -> io::Result<ReadDir> {
     })
 }
 
-/// Opens a directory to be read (`opendir(3)`).
+/// Opens a directory (`opendir(3)`).
 ///
 /// ```
 /// let dir = uv_core::fs::opendir(".").perform()?;
@@ -177,14 +178,14 @@ fn entries_of(path: &Path) -> io::Result<ReadDir> {
 ///
 /// # Errors
 ///
-/// The system's, such as `ENOTDIR`.
+/// The system's errors, such as `ENOTDIR`.
 #[doc(alias = "uv_fs_opendir")]
 pub fn opendir(path: impl AsRef<Path>) -> Operation<Call<Name, Dir>> {
     Call::try_of(Name::new(path.as_ref()), &OPENDIR)
 }
 
-/// Reads up to `count` entries, in no order and without `.` and `..` (`readdir(3)`). None is
-/// the end.
+/// Reads up to `count` entries, unordered and without `.` and `..` (`readdir(3)`). An empty batch
+/// is the end.
 ///
 /// ```
 /// use uv_core::{Loop, RunMode, fs};
@@ -198,7 +199,7 @@ pub fn opendir(path: impl AsRef<Path>) -> Operation<Call<Name, Dir>> {
 ///
 /// # Errors
 ///
-/// The system's; an error that is found after entries comes with the next call.
+/// The system's errors. An error after some entries is reported by the next call.
 #[doc(alias = "uv_fs_readdir")]
 pub fn readdir(dir: &Dir, count: usize) -> Operation<Call<(Dir, usize), Vec<Dirent>>> {
     Call::of((dir.clone(), count), &READDIR)
@@ -214,11 +215,11 @@ pub fn readdir(dir: &Dir, count: usize) -> Operation<Call<(Dir, usize), Vec<Dire
 ///
 /// # Errors
 ///
-/// `ResourceBusy` if there is another clone, or an operation uses it: then it is closed when
-/// the last of them is gone.
+/// `ResourceBusy` if another clone exists or an operation uses the directory: it is closed when
+/// the last of them is dropped.
 #[doc(alias = "uv_fs_closedir")]
 pub fn closedir(dir: Dir) -> Operation<Call<Option<Dir>, ()>> {
-    let why = "the directory is in use: it is closed when its last clone and operation are gone";
+    let why = "the directory is in use: it is closed when its last clone and operation are dropped";
     let arguments = match Arc::strong_count(&dir.0) {
         1 => Ok(Some(dir)),
         _ => Err(io::Error::new(io::ErrorKind::ResourceBusy, why)),
@@ -226,7 +227,7 @@ pub fn closedir(dir: Dir) -> Operation<Call<Option<Dir>, ()>> {
     Call::try_of(arguments, &CLOSEDIR)
 }
 
-/// All entries of a directory by name, without `.` and `..` (`scandir(3)`).
+/// All entries of a directory, sorted by name, without `.` and `..` (`scandir(3)`).
 ///
 /// ```
 /// let entries = uv_core::fs::scandir(".").perform()?;
@@ -236,8 +237,9 @@ pub fn closedir(dir: Dir) -> Operation<Call<Option<Dir>, ()>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_scandir")]
+#[doc(alias = "uv_fs_scandir_next")]
 pub fn scandir(path: impl AsRef<Path>) -> Operation<Call<Name, Vec<Dirent>>> {
     Call::try_of(Name::new(path.as_ref()), &SCANDIR)
 }

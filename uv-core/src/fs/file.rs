@@ -1,6 +1,7 @@
-//! Open files: what they are, opening, closing, and what concerns one as a whole.
+//! Open files: opening, closing, flushing and truncating.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use crate::sys::fs as sys;
 
 /// An open file: a descriptor, or a `HANDLE` on Windows.
 ///
-/// Clones are the same open file. Operations keep a clone each, so it is open as long as one
-/// of them uses it. [`close`](super::close) tells whether closing went well; if the last
-/// clone is dropped the file is closed too, in that moment and in silence.
+/// Clones share the open file. Each operation keeps a clone, so the file stays open while one uses
+/// it. [`close`](super::close) reports errors of closing; dropping the last clone closes the file
+/// too, in the thread that drops it, and ignores errors.
 ///
 /// ```
 /// use uv_core::fs;
@@ -28,10 +29,68 @@ use crate::sys::fs as sys;
 /// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
+///
+/// [`borrow_raw`](File::borrow_raw) makes one of a descriptor that other code owns.
 #[derive(Clone, Debug)]
-pub struct File(pub(crate) Arc<std::fs::File>);
+pub struct File(Descriptor);
+
+#[derive(Debug)]
+enum Descriptor {
+    Owned(Arc<std::fs::File>),
+    /// Closed by other code.
+    Borrowed(ManuallyDrop<std::fs::File>),
+}
+
+impl Clone for Descriptor {
+    fn clone(&self) -> Descriptor {
+        match self {
+            Descriptor::Owned(file) => Descriptor::Owned(Arc::clone(file)),
+            Descriptor::Borrowed(file) => Descriptor::Borrowed(sys::copy_number(file)),
+        }
+    }
+}
 
 impl File {
+    /// A file on a descriptor, or a `HANDLE` on Windows, that other code owns and closes: for
+    /// libraries whose callers pass descriptors. Nothing is allocated, and nothing is closed when
+    /// the file is dropped. All operations but [`close`](super::close) accept it.
+    ///
+    /// ```
+    /// use uv_core::fs;
+    ///
+    /// let owner = fs::open("Cargo.toml", fs::OpenOptions::new().read(true)).perform()?;
+    /// // SAFETY: `owner` keeps the descriptor open until the operation has completed.
+    /// let file = unsafe { fs::File::borrow_raw(owner.source())? };
+    /// let (count, bytes) = fs::read_at(&file, vec![0; 9], 0).perform();
+    /// assert_eq!(&bytes[..count?], b"[package]");
+    /// drop(owner);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` for -1 (`ERROR_INVALID_HANDLE` on Windows). Other numbers are not checked.
+    ///
+    /// # Safety
+    ///
+    /// The descriptor stays open until the file, its clones and the operations that use them are
+    /// gone. If it is closed before, they may use another file that the system has given the same
+    /// number.
+    #[allow(unsafe_code, reason = "the caller keeps the descriptor open")]
+    #[doc(alias = "uv_file")]
+    pub unsafe fn borrow_raw(source: RawSource) -> io::Result<File> {
+        // SAFETY: the caller keeps the descriptor open, and `ManuallyDrop` never closes it.
+        unsafe { sys::borrow(source) }.map(|file| File(Descriptor::Borrowed(file)))
+    }
+
+    /// The file as `std` has it.
+    pub(crate) fn std(&self) -> &std::fs::File {
+        match &self.0 {
+            Descriptor::Owned(file) => file,
+            Descriptor::Borrowed(file) => file,
+        }
+    }
+
     /// The descriptor or the handle.
     ///
     /// ```
@@ -40,10 +99,11 @@ impl File {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn source(&self) -> RawSource {
-        sys::source(&self.0)
+        sys::source(self.std())
     }
 
-    /// The file as `std` has it, if there is no other clone and no operation uses it.
+    /// Converts into a `std` file, if no other clone exists, no operation uses it, and it is not
+    /// [borrowed](File::borrow_raw).
     ///
     /// ```
     /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("file-XXXXXX")).perform()?;
@@ -57,25 +117,30 @@ impl File {
     ///
     /// # Errors
     ///
-    /// The file itself, if it is in use.
+    /// The file itself if it is in use or borrowed.
     pub fn into_std(self) -> Result<std::fs::File, File> {
-        Arc::try_unwrap(self.0).map_err(File)
+        match self.0 {
+            Descriptor::Owned(file) => {
+                Arc::try_unwrap(file).map_err(|file| File(Descriptor::Owned(file)))
+            }
+            borrowed => Err(File(borrowed)),
+        }
     }
 }
 
 impl From<std::fs::File> for File {
     fn from(file: std::fs::File) -> File {
-        File(Arc::new(file))
+        File(Descriptor::Owned(Arc::new(file)))
     }
 }
 
 impl AsRef<std::fs::File> for File {
     fn as_ref(&self) -> &std::fs::File {
-        &self.0
+        self.std()
     }
 }
 
-/// How to open a file. As `std`'s, but that it can be [performed by a backend](super::open).
+/// Options of [`open`](super::open), as those of `std`; a backend can perform the operation.
 ///
 /// ```
 /// use uv_core::fs::OpenOptions;
@@ -117,7 +182,7 @@ macro_rules! options {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet, and files are created with mode `0o666`, less the umask.
+    /// Options without any access. Files are created with mode `0o666`, less the umask.
     ///
     /// ```
     /// let _ = uv_core::fs::OpenOptions::new().read(true);
@@ -136,22 +201,22 @@ impl OpenOptions {
     }
 
     options! {
-        /// The file can be read.
+        /// Opens the file for reading.
         read,
-        /// The file can be written.
+        /// Opens the file for writing.
         write,
-        /// Every write goes to the end, wherever the position is.
+        /// Writes to the end of the file, whatever the position is.
         append,
-        /// Makes the file if there is none.
+        /// Creates the file if it does not exist.
         create,
-        /// Makes the file, and fails if there is one, even a symbolic link.
+        /// Creates the file, and fails if the path exists, even as a symbolic link.
         create_new,
-        /// What is in the file goes.
+        /// Truncates an existing file to length 0.
         truncate
     }
 
-    /// The permissions of a file that is made, less the umask. Ignored on Windows, but that
-    /// a file without `0o200` is made read-only.
+    /// The permissions of a file that is created, less the umask. On Windows only `0o200` has an
+    /// effect: without it the file is created read-only.
     ///
     /// ```
     /// let _ = uv_core::fs::OpenOptions::new().write(true).create(true).mode(0o600);
@@ -161,21 +226,21 @@ impl OpenOptions {
         self
     }
 
-    /// That they make sense.
+    /// Checks that the options are consistent.
     pub(crate) fn check(self) -> io::Result<()> {
         let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         let writes = self.write || self.append;
         if !self.read && !writes {
-            return wrong("to open a file, allow to read or to write it");
+            return wrong("no access: set `read`, `write` or `append`");
         }
         if !writes && (self.create || self.create_new || self.truncate) {
-            return wrong("to create or truncate a file, allow to write it");
+            return wrong("to create or truncate a file, set `write` or `append`");
         }
         Ok(())
     }
 
-    /// Further flags of the system: `O_*`, but for the access mode; on Windows, `FILE_FLAG_*`
-    /// and `FILE_ATTRIBUTE_*`.
+    /// Additional flags of the system: `O_*` without the access mode; on Windows `FILE_FLAG_*` and
+    /// `FILE_ATTRIBUTE_*`.
     ///
     /// ```
     /// # const O_DIRECTORY: i32 = 0;
@@ -189,7 +254,8 @@ impl OpenOptions {
 
 /// Opens a file, close-on-exec (`open(2)`).
 ///
-/// A directory can be opened to be read where the system can: to ask about it, to flush it.
+/// A directory can be opened for reading on systems that allow it, for [`fstat`](super::fstat) and
+/// [`fsync`].
 ///
 /// ```
 /// use uv_core::{Loop, RunMode, fs};
@@ -205,14 +271,17 @@ impl OpenOptions {
 ///
 /// # Errors
 ///
-/// The system's; `InvalidInput` for options that allow nothing, or that truncate or create
-/// without writing.
+/// The system's errors; `InvalidInput` for options without access, or that truncate or create
+/// without write access.
 #[doc(alias = "uv_fs_open")]
-pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Operation<Call<sys::Opening, File>> {
-    Call::try_of(sys::Opening::new(path.as_ref(), options), &sys::OPEN)
+pub fn open(
+    path: impl AsRef<Path>,
+    options: OpenOptions,
+) -> Operation<Call<sys::OpenRequest, File>> {
+    Call::try_of(sys::OpenRequest::new(path.as_ref(), options), &sys::OPEN)
 }
 
-/// Closes a file (`close(2)`). Whatever it says, the file is closed.
+/// Closes a file (`close(2)`). The file is closed even if the system reports an error.
 ///
 /// ```
 /// # let file = uv_core::fs::File::from(std::fs::File::open("Cargo.toml")?);
@@ -222,22 +291,25 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Operation<Call<sys:
 ///
 /// # Errors
 ///
-/// `ResourceBusy` if there is another clone, or an operation uses the file: then it is closed
-/// when the last of them is gone. Else what the system says, such as a full disk that it
-/// finds out about only now.
+/// `ResourceBusy` if another clone exists or an operation uses the file: it is closed when the last
+/// of them is dropped. The same for a [borrowed](File::borrow_raw) file, which its owner closes.
+/// Otherwise the system's errors, such as a full disk that it detects only now.
 #[doc(alias = "uv_fs_close")]
 pub fn close(file: File) -> Operation<Closing> {
     Operation(Closing { file: file.into_std().ok() })
 }
 
-/// What [`close`] does.
+/// The action of [`close`].
 #[derive(Debug)]
 pub struct Closing {
-    /// `None` if it is in use, or is the backend's to close.
+    /// `None` if the file is in use, or the backend closes it.
     file: Option<std::fs::File>,
 }
 
-impl Task for Closing {
+// SAFETY: the operation names only the descriptor of `file`, and `submitted` passes its ownership
+// to the backend.
+#[allow(unsafe_code, reason = "the kernel uses the memory that `op` names")]
+unsafe impl Task for Closing {
     type Value = ();
 
     fn perform(&mut self) -> io::Result<()> {
@@ -249,14 +321,14 @@ impl Task for Closing {
     }
 
     fn submitted(&mut self) {
-        // It must not be closed twice: by then the number may be another's.
+        // It must not be closed twice: by then the number may belong to another file.
         if let Some(file) = self.file.take() {
             sys::forget(file);
         }
     }
 
     fn step(&mut self, _: usize) -> Step<()> {
-        Step::Over(Ok(()))
+        Step::Done(Ok(()))
     }
 }
 
@@ -264,7 +336,7 @@ impl Action for Closing {
     type Output = io::Result<()>;
 
     fn refusal(&mut self) -> Option<io::Error> {
-        let why = "the file is in use: it is closed when its last clone and operation are gone";
+        let why = "the file is borrowed, or in use until its last clone and operation are dropped";
         self.file.is_none().then(|| io::Error::new(io::ErrorKind::ResourceBusy, why))
     }
 
@@ -273,7 +345,7 @@ impl Action for Closing {
     }
 }
 
-/// Flushes a file to its device, with all that is known about it (`fsync(2)`).
+/// Flushes the data and the metadata of a file to its device (`fsync(2)`).
 ///
 /// ```
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("file-XXXXXX")).perform()?;
@@ -285,13 +357,13 @@ impl Action for Closing {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_fsync")]
 pub fn fsync(file: &File) -> Operation<Call<File, ()>> {
     Call::of(file.clone(), &sys::FSYNC)
 }
 
-/// Flushes what is in a file to its device (`fdatasync(2)`).
+/// Flushes the data of a file to its device (`fdatasync(2)`).
 ///
 /// ```
 /// # let dir = uv_core::fs::mkdtemp(std::env::temp_dir().join("file-XXXXXX")).perform()?;
@@ -303,13 +375,13 @@ pub fn fsync(file: &File) -> Operation<Call<File, ()>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_fdatasync")]
 pub fn fdatasync(file: &File) -> Operation<Call<File, ()>> {
     Call::of(file.clone(), &sys::FDATASYNC)
 }
 
-/// Sets the length of a file (`ftruncate(2)`). What is added is zeros; the position stays.
+/// Sets the length of a file (`ftruncate(2)`). New bytes are zero; the position is unchanged.
 ///
 /// ```
 /// use uv_core::fs;
@@ -324,7 +396,7 @@ pub fn fdatasync(file: &File) -> Operation<Call<File, ()>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_ftruncate")]
 pub fn ftruncate(file: &File, len: u64) -> Operation<Call<(File, u64), ()>> {
     Call::of((file.clone(), len), &sys::FTRUNCATE)

@@ -1,7 +1,7 @@
-//! Files: all that can be done with them, without blocking the loop or by blocking.
+//! File operations, asynchronous in a loop or blocking.
 //!
 //! Each function here makes an [`Operation`], which does nothing until it is
-//! [started](Operation::start) in a loop, or [performed](Operation::perform) here and now:
+//! [started](Operation::start) in a loop or [performed](Operation::perform) in this thread:
 //!
 //! ```
 //! use uv_core::{Loop, RunMode, fs};
@@ -19,61 +19,61 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! Where the backend performs an operation itself, it does (io_uring: `open`, `close`, `read`,
+//! The backend performs an operation if it supports it (io_uring: `open`, `close`, `read`,
 //! `write`, `fsync`, `fdatasync`, `ftruncate`, `stat`, `lstat`, `fstat`, `unlink`, `rmdir`,
-//! `mkdir`, `rename`, `link`, `symlink`, as far as the kernel has them); else a thread of a
-//! [pool](crate::Pool). The results are the same. On Linux a [`read_at`] of up to 64 KiB that
-//! are in the kernel's memory needs no thread: it is over when it has started, as it blocks
-//! nobody, and is told later as any other.
+//! `mkdir`, `rename`, `link`, `symlink`, as far as the kernel has them); otherwise a thread of a
+//! [pool](crate::Pool) does. The results are the same. On Linux a [`read_at`] of up to 64 KiB that
+//! are in the page cache needs no thread: it completes when it is started, because it does not
+//! block, and its callback runs later like any other.
 //!
-//! What is given to an operation is its own until it calls back: paths are copied, files are
-//! kept open, buffers come back with the result. That holds when the loop is dropped, too:
-//! what a thread has begun then it ends, and nobody is told.
+//! An operation owns its arguments until its callback runs: paths are copied, files are kept open,
+//! buffers are returned with the result. If the loop is dropped, a thread finishes the operation
+//! that it runs, and no callback runs.
 //!
-//! | for | there is |
+//! | topic | functions |
 //! |---|---|
 //! | open files | [`open`], [`close`], [`read`], [`read_at`], [`write`](write()), [`write_at`], [`sendfile`], [`fsync`], [`fdatasync`], [`ftruncate`] |
-//! | what is known | [`stat`](stat()), [`lstat`], [`fstat`], [`statfs`], [`access`] |
-//! | what is set | [`chmod`], [`fchmod`], [`chown`], [`fchown`], [`lchown`], [`utime`], [`futime`], [`lutime`] |
-//! | names | [`unlink`], [`rename`], [`link`], [`symlink`], [`readlink`], [`realpath`] |
+//! | metadata | [`stat`](stat()), [`lstat`], [`fstat`], [`statfs`], [`access`] |
+//! | permissions, owners, times | [`chmod`], [`fchmod`], [`chown`], [`fchown`], [`lchown`], [`utime`], [`futime`], [`lutime`] |
+//! | paths | [`unlink`], [`rename`], [`link`], [`symlink`], [`readlink`], [`realpath`] |
 //! | directories | [`mkdir`], [`rmdir`], [`opendir`], [`readdir`], [`closedir`], [`scandir`] |
-//! | more files | [`copyfile`], [`mkdtemp`], [`mkstemp`] |
+//! | copies, temporary files | [`copyfile`], [`mkdtemp`], [`mkstemp`] |
 
 mod attributes;
 mod copy;
 mod dir;
 mod file;
-mod names;
 mod operation;
+mod path_ops;
+mod read_write;
 mod stat;
-mod temporary;
-mod transfer;
+mod temp;
 
 pub use attributes::{SetTime, chmod, chown, fchmod, fchown, futime, lchown, lutime, utime};
 pub use copy::{CopyFlags, copyfile};
 pub use dir::{Dir, Dirent, EntryKind, closedir, opendir, readdir, scandir};
 pub use file::{File, OpenOptions, close, fdatasync, fsync, ftruncate, open};
-pub use names::{
-    Access, SymlinkKind, access, link, mkdir, readlink, realpath, rename, rmdir, symlink, unlink,
-};
 pub(crate) use operation::Way;
 pub use operation::{Action, FsRequest, Operation};
+pub use path_ops::{
+    Access, SymlinkKind, access, link, mkdir, readlink, realpath, rename, rmdir, symlink, unlink,
+};
+pub use read_write::{read, read_at, sendfile, write, write_at};
 pub use stat::{Stat, StatFs, Timestamp, fstat, lstat, stat, statfs};
-pub use temporary::{mkdtemp, mkstemp};
-pub use transfer::{read, read_at, sendfile, write, write_at};
+pub use temp::{mkdtemp, mkstemp};
 
-/// What operations are made of: named by types, never made by hand.
+/// The actions of operations, to name their types. Only this module creates values of them.
 ///
 /// ```
 /// use uv_core::fs::{self, Operation, actions};
 ///
-/// /// What is still to be done to a file.
+/// /// Operations to be performed on a file.
 /// struct Plan {
 ///     write: Operation<actions::Writing<&'static str>>,
 ///     read: Operation<actions::Reading<Vec<u8>>>,
 /// }
 ///
-/// /// Performs what takes no buffer: a call, with arguments that only its maker can name.
+/// /// Performs an operation without a buffer, and prints it.
 /// fn logged<A: Send, T: Send>(call: Operation<actions::Call<A, T>>) -> std::io::Result<T> {
 ///     println!("{call:?}");
 ///     call.perform()
@@ -92,5 +92,5 @@ pub use transfer::{read, read_at, sendfile, write, write_at};
 pub mod actions {
     pub use super::file::Closing;
     pub use super::operation::Call;
-    pub use super::transfer::{Reading, Writing};
+    pub use super::read_write::{Reading, Writing};
 }

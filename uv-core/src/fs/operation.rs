@@ -1,15 +1,15 @@
-//! What all operations have in common: they can be performed here and now, or started in a
-//! loop.
+//! Operations: performed in the calling thread, or started in a loop.
 
 use std::fmt;
 use std::io;
 
 use poll_core::{Backend, Op, Token};
 
+use crate::handles::{key_from_bits, key_to_bits};
 use crate::pool::{Pool, Step, Task};
 use crate::{Loop, error};
 
-/// A file operation that has not begun.
+/// A file operation that has not started.
 ///
 /// The functions of [this module](super) make them. Nothing happens until one is
 /// [performed](Operation::perform) or [started](Operation::start).
@@ -29,7 +29,7 @@ use crate::{Loop, error};
 pub struct Operation<A: Action>(pub(super) A);
 
 impl<A: Action> Operation<A> {
-    /// Does it in this thread, which blocks until it is done.
+    /// Performs the operation in this thread, which blocks until it is complete.
     ///
     /// ```
     /// let stat = uv_core::fs::stat(".").perform()?;
@@ -44,13 +44,13 @@ impl<A: Action> Operation<A> {
         self.0.output(result)
     }
 
-    /// Has it done without blocking the loop, which calls back with what it gives and stays
+    /// Starts the operation without blocking the loop, which calls back with the result and stays
     /// alive until then.
     ///
-    /// A backend that performs such operations itself, as io_uring does, gets it before the
-    /// loop next waits; else the process's [pool](Pool::global) does it, unless it can be done
-    /// at once and without blocking. The results are the same. Operations that are under way
-    /// together end in any order.
+    /// A backend that performs such operations, as io_uring does, gets it before the loop next
+    /// waits. Otherwise the process's [pool](Pool::global) performs it, unless this thread can
+    /// perform it without blocking. The results are the same. Concurrent operations complete in
+    /// any order.
     ///
     /// ```
     /// use uv_core::{Loop, RunMode, fs};
@@ -65,8 +65,8 @@ impl<A: Action> Operation<A> {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a path with a NUL in it, `ResourceBusy` for a [close](super::close)
-    /// of what is in use. All else is told by the callback.
+    /// `InvalidInput` for a path with a NUL byte, `ResourceBusy` for a [close](super::close) of a
+    /// file in use. The callback gets all other errors.
     pub fn start<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -75,7 +75,33 @@ impl<A: Action> Operation<A> {
         self.begin(lp, None, callback)
     }
 
-    /// As [`start`](Operation::start), on a pool of the caller's in any case.
+    /// As [`start`](Operation::start), but an operation that cannot start gives its output back: the
+    /// error, and the buffer if it has one.
+    ///
+    /// ```
+    /// use uv_core::{Loop, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let refused = fs::stat("a\0b").start_or_output(&mut lp, |_, _| {}).unwrap_err();
+    /// assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The output, for the reasons that `start` has.
+    pub fn start_or_output<B: Backend>(
+        mut self,
+        lp: &mut Loop<B>,
+        callback: impl FnOnce(&mut Loop<B>, A::Output) + 'static,
+    ) -> Result<FsRequest, A::Output> {
+        match self.0.refusal() {
+            Some(error) => Err(self.0.output(Err(error))),
+            None => Ok(self.submit(lp, None, callback)),
+        }
+    }
+
+    /// As [`start`](Operation::start), but always on the given pool.
     ///
     /// ```
     /// use uv_core::{Loop, Pool, RunMode, fs};
@@ -104,25 +130,67 @@ impl<A: Action> Operation<A> {
         pool: Option<&Pool>,
         callback: impl FnOnce(&mut Loop<B>, A::Output) + 'static,
     ) -> io::Result<FsRequest> {
-        if let Some(error) = self.0.refusal() {
-            return Err(error);
+        match self.0.refusal() {
+            Some(error) => Err(error),
+            None => Ok(self.submit(lp, pool, callback)),
         }
+    }
+
+    fn submit<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        pool: Option<&Pool>,
+        callback: impl FnOnce(&mut Loop<B>, A::Output) + 'static,
+    ) -> FsRequest {
         let done = move |lp: &mut Loop<B>, action: A, result| callback(lp, action.output(result));
-        Ok(FsRequest(lp.queue_task(pool, self.0, done)))
+        FsRequest(lp.queue_task(pool, self.0, done))
     }
 }
 
-/// An operation that was [started](Operation::start): the key to [cancel](FsRequest::cancel)
-/// it.
+/// The key of a [started](Operation::start) operation, to [cancel](FsRequest::cancel) it.
 ///
-/// It is stale once the operation has called back.
+/// It is stale once the operation's callback has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FsRequest(Token);
 
 impl FsRequest {
-    /// Cancels an operation that has not begun: no thread has taken it, the backend has not
-    /// been given it, and it was not done at once. Its callback comes all the same, later, with
-    /// `ECANCELED` (`WSAECANCELLED` on Windows).
+    /// The key as a number, to store it where only numbers fit, as in C structures. It is never 0.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let stat = fs::stat(".").start(&mut lp, |_, _| {})?;
+    /// assert_eq!(fs::FsRequest::from_bits(stat.to_bits()), stat);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub const fn to_bits(self) -> u64 {
+        key_to_bits(self.0)
+    }
+
+    /// Reverses [`to_bits`](Self::to_bits). Any number is a key; one that names no request of the
+    /// loop that it is used with is stale: `NotFound`.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let stat = fs::stat(".").start(&mut lp, |_, _| {})?;
+    /// assert_eq!(fs::FsRequest::from_bits(stat.to_bits()), stat);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub const fn from_bits(bits: u64) -> FsRequest {
+        FsRequest(key_from_bits(bits))
+    }
+
+    /// Cancels an operation that no thread has started and `start` did not complete. Its callback
+    /// still runs, later, with `ECANCELED` (`WSAECANCELLED` on Windows) and the buffer.
+    ///
+    /// If a backend performs the operation, as io_uring does, it is asked to cancel it, and the
+    /// callback runs after its completion: with `ECANCELED` if nothing was done, otherwise with
+    /// the result. A write of which a part was done reports the length of that part.
     ///
     /// ```
     /// use uv_core::{Loop, Pool, RunMode, fs};
@@ -131,7 +199,7 @@ impl FsRequest {
     /// let stat: fs::FsRequest =
     ///     fs::stat(".").start_on(&mut lp, &pool, |_, stat| println!("{stat:?}"))?;
     /// if let Err(error) = stat.cancel(&mut lp) {
-    ///     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy); // It was quick.
+    ///     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy); // It has started.
     /// }
     /// lp.run(RunMode::Default)?;
     /// # std::io::Result::Ok(())
@@ -139,19 +207,21 @@ impl FsRequest {
     ///
     /// # Errors
     ///
-    /// `ResourceBusy` if it has begun; `NotFound` if it has called back.
+    /// `ResourceBusy` if a thread has started it, if it is complete, or for a
+    /// [close](super::close) that the backend performs; `NotFound` if its callback has run.
+    #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.cancel_queued(self.0)
+        lp.cancel_request(self.0)
     }
 }
 
-/// What an [`Operation`] does. Not to be implemented elsewhere: the types that do are in
-/// [`actions`](super::actions).
+/// The action of an [`Operation`]. The types that implement it are in
+/// [`actions`](super::actions); it is not meant to be implemented elsewhere.
 ///
 /// ```
 /// use uv_core::fs::{self, Action, Operation};
 ///
-/// /// Performs any operation, and tells how long that took.
+/// /// Performs any operation, and prints how long it took.
 /// fn timed<A: Action>(operation: Operation<A>) -> A::Output {
 ///     let begun = std::time::Instant::now();
 ///     let output = operation.perform();
@@ -163,10 +233,10 @@ impl FsRequest {
 /// # std::io::Result::Ok(())
 /// ```
 pub trait Action: Task {
-    /// What the caller gets: a result, or one and the buffer.
+    /// The output: a result, or a result and the buffer.
     type Output: 'static;
 
-    /// Why it cannot even begin; asked once.
+    /// The reason why the operation cannot start; called once.
     #[doc(hidden)]
     fn refusal(&mut self) -> Option<io::Error> {
         None
@@ -176,32 +246,33 @@ pub trait Action: Task {
     fn output(self, result: io::Result<Self::Value>) -> Self::Output;
 }
 
-/// An action that takes arguments `A` and gives a `T`, or fails.
+/// An action with arguments `A` and a result `T`.
 pub struct Call<A: 'static, T: 'static> {
-    /// An error if they are no arguments at all.
+    /// An error if they are invalid.
     arguments: io::Result<A>,
     way: &'static Way<A, T>,
 }
 
-/// How a [`Call`] is done.
+/// The implementations of a [`Call`].
 pub(crate) struct Way<A, T> {
-    /// By blocking.
+    /// Blocking.
     pub(crate) perform: fn(&mut A) -> io::Result<T>,
-    /// By a backend. What the operation names is in the arguments or owned by them.
+    /// By a backend. The memory and the source of the operation are part of the arguments or owned
+    /// by them.
     pub(crate) op: Option<fn(&mut A) -> Op>,
-    /// What the result of the operation means.
+    /// Converts the result of the operation.
     pub(crate) value: fn(&mut A, usize) -> io::Result<T>,
 }
 
 impl<A, T> Way<A, T> {
-    /// Done by blocking only.
+    /// Only blocking.
     pub(crate) const fn blocking(perform: fn(&mut A) -> io::Result<T>) -> Way<A, T> {
         Way { perform, op: None, value: |_, _| Err(error::cancelled()) }
     }
 }
 
 impl<A> Way<A, ()> {
-    /// Done by blocking or by an operation, and gives nothing.
+    /// Blocking or by a backend, without a result.
     #[cfg_attr(windows, allow(dead_code, reason = "no backend performs these on Windows"))]
     pub(crate) const fn either(
         perform: fn(&mut A) -> io::Result<()>,
@@ -224,7 +295,10 @@ impl<A: Send + 'static, T: Send + 'static> Call<A, T> {
     }
 }
 
-impl<A: Send + 'static, T: Send + 'static> Task for Call<A, T> {
+// SAFETY: `Way::op` names memory and sources that are part of the arguments or owned by them, and
+// the arguments stay in the task.
+#[allow(unsafe_code, reason = "the kernel uses the memory that `op` names")]
+unsafe impl<A: Send + 'static, T: Send + 'static> Task for Call<A, T> {
     type Value = T;
 
     fn perform(&mut self) -> io::Result<T> {
@@ -244,8 +318,8 @@ impl<A: Send + 'static, T: Send + 'static> Task for Call<A, T> {
 
     fn step(&mut self, result: usize) -> Step<T> {
         match &mut self.arguments {
-            Ok(arguments) => Step::Over((self.way.value)(arguments, result)),
-            Err(_) => Step::Over(Err(error::cancelled())),
+            Ok(arguments) => Step::Done((self.way.value)(arguments, result)),
+            Err(_) => Step::Done(Err(error::cancelled())),
         }
     }
 }

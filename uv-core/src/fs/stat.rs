@@ -1,4 +1,4 @@
-//! Asking about files and file systems.
+//! Metadata of files and file systems.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,10 +8,10 @@ use super::{EntryKind, File};
 use crate::pool::fits_task;
 use crate::sys::fs as sys;
 
-// The largest of those that are done often.
-const _: () = assert!(fits_task::<Call<sys::Asking, Stat>>());
+// The largest task that programs use often must need no allocation.
+const _: () = assert!(fits_task::<Call<sys::StatRequest, Stat>>());
 
-/// A moment, in seconds and nanoseconds since the start of 1970.
+/// A time, in seconds and nanoseconds since the Unix epoch.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -23,14 +23,14 @@ const _: () = assert!(fits_task::<Call<sys::Asking, Stat>>());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Seconds, which are negative before 1970.
+    /// Seconds; negative before 1970.
     pub sec: i64,
-    /// Nanoseconds to add, below a thousand million.
+    /// Nanoseconds to add, less than 10⁹.
     pub nsec: u32,
 }
 
 impl Timestamp {
-    /// As `std` has it; `None` if it is out of its range.
+    /// Converts into a `std` time; `None` if that cannot represent it.
     ///
     /// ```
     /// let modified = uv_core::fs::stat(".").perform()?.modified;
@@ -63,7 +63,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// What is known about a file.
+/// The metadata of a file.
 ///
 /// ```
 /// let stat = uv_core::fs::stat("Cargo.toml").perform()?;
@@ -73,42 +73,42 @@ impl From<SystemTime> for Timestamp {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stat {
-    /// The device that it is on.
+    /// The device that contains the file.
     pub dev: u64,
-    /// Its type and permissions, as Unix has them. On Windows, made up of its attributes.
+    /// The type and the permissions, as on Unix. On Windows, derived from the attributes.
     pub mode: u32,
-    /// How many names it has.
+    /// The number of hard links.
     pub nlink: u64,
-    /// Whose it is. 0 on Windows, as is `gid`.
+    /// The owner. 0 on Windows, as is `gid`.
     pub uid: u32,
-    /// The group whose it is.
+    /// The group.
     pub gid: u32,
-    /// The device that it is, if it is one.
+    /// The device that the file represents, if it is a device file.
     pub rdev: u64,
-    /// Its number on its device.
+    /// The inode number.
     pub ino: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// The size of a block that is good to read and write.
+    /// The preferred block size for I/O.
     pub blksize: u64,
-    /// How much room it takes, in blocks of 512 bytes.
+    /// The allocated space, in blocks of 512 bytes.
     pub blocks: u64,
-    /// User flags, on BSD and Apple's systems.
+    /// User flags, on the BSDs and Apple's systems.
     pub flags: u32,
-    /// How often its number was used before, on BSD and Apple's systems.
+    /// The generation of the inode, on the BSDs and Apple's systems.
     pub generation: u32,
-    /// When it was last read.
+    /// The time of the last access.
     pub accessed: Timestamp,
-    /// When it was last written.
+    /// The time of the last modification.
     pub modified: Timestamp,
-    /// When it or what is known about it last changed.
+    /// The time of the last change of the data or the metadata.
     pub changed: Timestamp,
-    /// When it was made; zero, or `changed`, where that is not known.
-    pub born: Timestamp,
+    /// The time of creation; zero or `changed` if the file system has none.
+    pub created: Timestamp,
 }
 
 impl Stat {
-    /// What kind of file it is.
+    /// The kind of the file.
     ///
     /// ```
     /// use uv_core::fs::{self, EntryKind};
@@ -129,7 +129,7 @@ impl Stat {
         }
     }
 
-    /// True of a directory.
+    /// True for a directory.
     ///
     /// ```
     /// assert!(uv_core::fs::stat(".").perform()?.is_dir());
@@ -139,7 +139,7 @@ impl Stat {
         self.kind() == EntryKind::Dir
     }
 
-    /// True of a regular file.
+    /// True for a regular file.
     ///
     /// ```
     /// assert!(uv_core::fs::stat("Cargo.toml").perform()?.is_file());
@@ -149,7 +149,7 @@ impl Stat {
         self.kind() == EntryKind::File
     }
 
-    /// True of a symbolic link, which only [`lstat`] finds.
+    /// True for a symbolic link, which only [`lstat`] reports.
     ///
     /// ```
     /// assert!(!uv_core::fs::stat("Cargo.toml").perform()?.is_symlink());
@@ -160,8 +160,7 @@ impl Stat {
     }
 }
 
-/// What is known about a file system. Sizes are in blocks of `bsize`, but where `frsize`
-/// differs.
+/// The metadata of a file system. Counts are in blocks of `frsize`.
 ///
 /// ```
 /// let space = uv_core::fs::statfs(".").perform()?;
@@ -171,25 +170,25 @@ impl Stat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StatFs {
-    /// Which one it is: a number of the system's. 0 on Windows and NetBSD.
+    /// The type, a number of the system. 0 on Windows and NetBSD.
     pub kind: u64,
-    /// The size of a block that is good to read and write.
+    /// The preferred block size for I/O.
     pub bsize: u64,
-    /// The size of a block that the counts are in.
+    /// The size of the blocks that the counts are in.
     pub frsize: u64,
-    /// How many blocks there are.
+    /// The number of blocks.
     pub blocks: u64,
-    /// How many are free.
+    /// The number of free blocks.
     pub bfree: u64,
-    /// How many are free for who is not privileged.
+    /// The number of blocks that are free for unprivileged users.
     pub bavail: u64,
-    /// How many files there can be, 0 if that is not limited or not known.
+    /// The maximal number of files; 0 if it is unlimited or unknown.
     pub files: u64,
-    /// How many more there can be.
+    /// The number of files that can be added.
     pub ffree: u64,
 }
 
-/// Asks about a file, or what a symbolic link leads to (`stat(2)`).
+/// Reads the metadata of a file, following symbolic links (`stat(2)`).
 ///
 /// ```
 /// use uv_core::{Loop, RunMode, fs};
@@ -202,13 +201,13 @@ pub struct StatFs {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_stat")]
-pub fn stat(path: impl AsRef<Path>) -> Operation<Call<sys::Asking, Stat>> {
-    Call::try_of(sys::Name::new(path.as_ref()).map(sys::Asking::about), &sys::STAT)
+pub fn stat(path: impl AsRef<Path>) -> Operation<Call<sys::StatRequest, Stat>> {
+    Call::try_of(sys::Name::new(path.as_ref()).map(sys::StatRequest::of_path), &sys::STAT)
 }
 
-/// Asks about a file, or about a symbolic link itself (`lstat(2)`).
+/// Reads the metadata of a file, or of a symbolic link itself (`lstat(2)`).
 ///
 /// ```
 /// let stat = uv_core::fs::lstat("Cargo.toml").perform()?;
@@ -218,13 +217,13 @@ pub fn stat(path: impl AsRef<Path>) -> Operation<Call<sys::Asking, Stat>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_lstat")]
-pub fn lstat(path: impl AsRef<Path>) -> Operation<Call<sys::Asking, Stat>> {
-    Call::try_of(sys::Name::new(path.as_ref()).map(sys::Asking::about_link), &sys::STAT)
+pub fn lstat(path: impl AsRef<Path>) -> Operation<Call<sys::StatRequest, Stat>> {
+    Call::try_of(sys::Name::new(path.as_ref()).map(sys::StatRequest::of_link), &sys::STAT)
 }
 
-/// Asks about an open file (`fstat(2)`).
+/// Reads the metadata of an open file (`fstat(2)`).
 ///
 /// ```
 /// use uv_core::fs;
@@ -236,13 +235,13 @@ pub fn lstat(path: impl AsRef<Path>) -> Operation<Call<sys::Asking, Stat>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_fstat")]
-pub fn fstat(file: &File) -> Operation<Call<sys::Asking, Stat>> {
-    Call::of(sys::Asking::about_file(file.clone()), &sys::STAT)
+pub fn fstat(file: &File) -> Operation<Call<sys::StatRequest, Stat>> {
+    Call::of(sys::StatRequest::of_file(file.clone()), &sys::STAT)
 }
 
-/// Asks about the file system that a file is on (`statfs(2)`).
+/// Reads the metadata of the file system that contains a file (`statfs(2)`).
 ///
 /// ```
 /// let space = uv_core::fs::statfs(".").perform()?;
@@ -252,7 +251,7 @@ pub fn fstat(file: &File) -> Operation<Call<sys::Asking, Stat>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
 #[doc(alias = "uv_fs_statfs")]
 pub fn statfs(path: impl AsRef<Path>) -> Operation<Call<sys::Name, StatFs>> {
     Call::try_of(sys::Name::new(path.as_ref()), &sys::STATFS)
@@ -263,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_go_there_and_back() {
+    fn conversion_to_system_time_and_back_is_lossless() {
         for time in [
             Timestamp { sec: 0, nsec: 0 },
             Timestamp { sec: 5, nsec: 999_999_900 },

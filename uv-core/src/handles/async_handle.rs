@@ -1,22 +1,24 @@
-//! Async handles: wake the loop from another thread or a signal handler.
+//! Async handles: wake-ups of the loop by other threads and signal handlers.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use poll_core::{Backend, Token};
 
-use crate::arena::Arena;
-use crate::callback::Repeated;
+use crate::event_loop::{Notification, Notifier, exchange};
 use crate::handles::Base;
-use crate::notify::{Notes, Notifier};
+use crate::storage::{Arena, InlineFnMut, Seed};
+use crate::sync::AtomicBool;
 use crate::{Loop, error};
 
-/// Calls back in the loop's thread when another thread asks for it.
+#[cfg(all(test, loom))]
+mod models;
+
+/// Calls back in the loop's thread when another thread sends to it.
 ///
-/// It is active from the moment it is made until it is closed. Sends coalesce: any
-/// number of them before the callback runs make one call. To pass something along, use
-/// a [`Channel`](crate::Channel).
+/// It is active from its creation until it is closed. Sends coalesce: any number of them before
+/// the callback runs results in one call. To send values, use a [`Channel`](crate::Channel).
 ///
 /// ```
 /// use uv_core::{Async, Handle, Loop, RunMode};
@@ -32,9 +34,10 @@ use crate::{Loop, error};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_async_t")]
 pub struct Async(pub(crate) Token);
 
-/// Sends to an [`Async`], from any thread and from signal handlers.
+/// The sender of an [`Async`], for any thread and for signal handlers.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -55,7 +58,7 @@ pub struct AsyncSender {
     notifier: Arc<Notifier>,
 }
 
-/// Whether a call is due, and whether there is anybody to call.
+/// The state that an async handle shares with its senders.
 #[derive(Debug, Default)]
 struct Flag {
     pending: AtomicBool,
@@ -63,25 +66,28 @@ struct Flag {
 }
 
 impl AsyncSender {
-    /// Makes the callback run soon after; once, however often this is called before.
+    /// Wakes the loop to run the callback once, however often this is called before it runs.
     ///
-    /// What was written before is seen by the callback. Takes no lock and allocates
-    /// nothing, so it may be called in a signal handler.
+    /// Writes of the caller before this call are visible to the callback. Async-signal-safe: it
+    /// takes no lock and allocates nothing.
     ///
     /// # Errors
     ///
-    /// `BrokenPipe` if the handle was closed, its callback has panicked, or its loop is
-    /// gone. Otherwise what waking the backend reports.
+    /// `BrokenPipe` if the handle was closed, its callback has panicked, or its loop was dropped;
+    /// errors of the backend's wake-up.
+    #[doc(alias = "uv_async_send")]
     pub fn send(&self) -> io::Result<()> {
         if self.flag.closed.load(Ordering::Acquire) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        // Always a swap: a mere look at a pending flag could come before what the caller
-        // wrote is seen, and the callback that is due could miss it.
+        // Always a swap, never only a load: a load of a set flag does not order the caller's
+        // earlier writes before the callback that is due, which could miss them.
         if self.flag.pending.swap(true, Ordering::AcqRel) {
-            return self.notifier.renew();
+            // The thread that set the flag may not have notified yet. A job that sends and then
+            // ends relies on the notification: the loop runs asyncs before work callbacks.
+            return self.notifier.notify_again(Notification::ASYNC);
         }
-        self.notifier.notify(Notes::ASYNC)
+        self.notifier.notify(Notification::ASYNC)
     }
 }
 
@@ -89,7 +95,7 @@ impl AsyncSender {
 #[derive(Debug)]
 pub(crate) struct Asyncs<B: Backend> {
     pub(crate) slots: Arena<AsyncSlot<B>>,
-    /// Those to call in a pass, by birth. Kept for its memory.
+    /// The asyncs to call, in the order of creation. Empty between passes; kept for its capacity.
     due: Vec<(u32, Token)>,
 }
 
@@ -98,12 +104,12 @@ pub(crate) struct AsyncSlot<B: Backend> {
     pub(crate) base: Base,
     flag: Arc<Flag>,
     /// `None` while the callback runs.
-    callback: Option<Repeated<B, Async>>,
+    callback: Option<InlineFnMut<B, Async>>,
 }
 
-impl<B: Backend> Default for Asyncs<B> {
-    fn default() -> Self {
-        Asyncs { slots: Arena::default(), due: Vec::new() }
+impl<B: Backend> Asyncs<B> {
+    pub(crate) fn new(seed: Seed) -> Asyncs<B> {
+        Asyncs { slots: Arena::new(seed), due: Vec::new() }
     }
 }
 
@@ -114,7 +120,9 @@ impl<B: Backend> Drop for AsyncSlot<B> {
 }
 
 impl Async {
-    /// An async handle, active at once, and its sender.
+    /// An active async handle and its sender.
+    #[doc(alias = "uv_async_init")]
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(
         lp: &mut Loop<B>,
         callback: impl FnMut(&mut Loop<B>, Async) + 'static,
@@ -123,7 +131,7 @@ impl Async {
         base.start(&mut lp.active_handles);
         let flag = Arc::new(Flag::default());
         let sender = AsyncSender { flag: Arc::clone(&flag), notifier: Arc::clone(&lp.notifier) };
-        let callback = Some(Repeated::new(callback));
+        let callback = Some(InlineFnMut::new(callback));
         (Async(lp.asyncs.slots.insert(AsyncSlot { base, flag, callback })), sender)
     }
 
@@ -139,12 +147,12 @@ impl Async {
 }
 
 impl<B: Backend> Loop<B> {
-    /// Calls the asyncs that were sent to, in the order they were made.
+    /// Calls the asyncs with pending sends in the order of creation; returns the number of calls.
     pub(crate) fn run_asyncs(&mut self) -> usize {
         let mut due = std::mem::take(&mut self.asyncs.due);
         let pending = |slot: &AsyncSlot<B>| slot.flag.pending.load(Ordering::Relaxed);
         let slots = self.asyncs.slots.iter().filter(|(_, slot)| pending(slot));
-        due.extend(slots.map(|(key, slot)| (slot.base.born(), key)));
+        due.extend(slots.map(|(key, slot)| (slot.base.id(), key)));
         due.sort_unstable();
         let mut called = 0;
         for (_, key) in due.drain(..) {
@@ -152,24 +160,31 @@ impl<B: Backend> Loop<B> {
             if slot.base.is_closing() {
                 continue;
             }
-            // Cleared before the call, so that a send from now on makes another.
+            // Cleared before the call, so that a send during the callback causes another call.
             slot.flag.pending.swap(false, Ordering::AcqRel);
-            let Some(mut callback) = slot.callback.take() else { continue };
+            let Some(mut callback) = slot.callback.take() else {
+                self.stop_async(Async(key)); // An exchange of loops has lost the callback.
+                continue;
+            };
             called += 1;
             self.call(&mut callback, Async(key), |lp, handle| {
                 lp.stop_async(handle);
-                // The rest of those due must not wait for the next send.
-                drop(lp.notifier.notify(Notes::ASYNC));
+                // After a panic, the remaining asyncs must not wait for the next send.
+                drop(lp.notifier.notify(Notification::ASYNC));
             });
-            if let Some(slot) = self.asyncs.slots.get_mut(key) {
-                slot.callback.get_or_insert(callback);
+            match self.asyncs.slots.get_mut(key) {
+                Some(slot) if slot.base.is_active() || slot.base.is_closing() => {
+                    slot.callback.get_or_insert(callback);
+                }
+                Some(_) => {}
+                None => exchange::note(),
             }
         }
         self.asyncs.due = due;
         called
     }
 
-    /// Closing, or a panic of the callback: senders are told from now on.
+    /// Makes sends fail: at close, after a panic of the callback, or when a channel has no senders.
     pub(crate) fn stop_async(&mut self, handle: Async) {
         if let Some(slot) = self.asyncs.slots.get_mut(handle.0) {
             slot.flag.closed.store(true, Ordering::Release);
@@ -177,7 +192,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// In a forked child, sends of the parent's time are the parent's.
+    /// Discards pending sends in a forked child: they belong to the parent.
     pub(crate) fn forget_sends(&mut self) {
         for (_, slot) in self.asyncs.slots.iter_mut() {
             slot.flag.pending.store(false, Ordering::Release);

@@ -1,19 +1,21 @@
-//! What all handles have in common: being active, keeping the loop alive, closing.
+//! The state and the methods common to all handles: active, referenced, closing.
 
 use std::fmt;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 
 use poll_core::{Backend, RawSource, Token};
 
-use crate::callback::Once;
-use crate::handles::sockets;
 use crate::handles::{
-    Async, Check, FsEvent, FsPoll, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty, Udp,
+    Async, Check, FsEvent, FsPoll, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty,
+    Udp, raw,
 };
+use crate::storage::InlineFnOnce;
 use crate::{Loop, error};
 
-/// The part of a handle's state that the loop itself looks at: when it was made, and
-/// whether it is active, referenced and closing. Half a word, as there may be millions.
+/// The common part of a handle's state: its creation number, and whether it is active, referenced
+/// and closing. Packed into 32 bits because a loop may have millions of handles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base(u32);
 
@@ -21,36 +23,36 @@ const ACTIVE: u32 = 1;
 const REFERENCED: u32 = 2;
 const CLOSING: u32 = 4;
 const FLAGS: u32 = ACTIVE | REFERENCED | CLOSING;
-const BORN_SHIFT: u32 = FLAGS.count_ones();
+const ID_SHIFT: u32 = FLAGS.count_ones();
 
 impl Base {
-    /// The largest number that a handle can have.
-    pub(crate) const LAST_BORN: u32 = u32::MAX >> BORN_SHIFT;
+    /// The largest creation number.
+    pub(crate) const LAST_ID: u32 = u32::MAX >> ID_SHIFT;
 
     /// A new handle: referenced, not active.
-    pub(crate) fn new(born: u32) -> Base {
-        debug_assert!(born <= Base::LAST_BORN);
-        Base(born << BORN_SHIFT | REFERENCED)
+    pub(crate) fn new(id: u32) -> Base {
+        debug_assert!(id <= Base::LAST_ID);
+        Base(id << ID_SHIFT | REFERENCED)
     }
 
-    /// A part of another handle: not referenced, and of no number.
+    /// The base of a slot that is part of another handle: unreferenced, with number 0.
     pub(crate) fn internal() -> Base {
         Base(0)
     }
 
-    /// True if it is a handle of its own.
-    pub(crate) fn is_ones_own(self) -> bool {
-        self.born() != 0
+    /// True if it is a handle by itself, not a part of another one.
+    pub(crate) fn is_public(self) -> bool {
+        self.id() != 0
     }
 
-    /// A number that is larger the later the handle was made.
-    pub(crate) fn born(self) -> u32 {
-        self.0 >> BORN_SHIFT
+    /// The creation number: later handles have larger ones.
+    pub(crate) fn id(self) -> u32 {
+        self.0 >> ID_SHIFT
     }
 
-    pub(crate) fn set_born(&mut self, born: u32) {
-        debug_assert!(born <= Base::LAST_BORN);
-        self.0 = born << BORN_SHIFT | self.0 & FLAGS;
+    pub(crate) fn set_id(&mut self, id: u32) {
+        debug_assert!(id <= Base::LAST_ID);
+        self.0 = id << ID_SHIFT | self.0 & FLAGS;
     }
 
     pub(crate) fn is_active(self) -> bool {
@@ -65,7 +67,7 @@ impl Base {
         self.0 & CLOSING != 0
     }
 
-    /// Makes the handle active; `alive` counts those that are active and referenced.
+    /// Makes the handle active; `alive` counts the active and referenced handles.
     pub(crate) fn start(&mut self, alive: &mut usize) {
         if !self.is_active() {
             *alive += usize::from(self.is_referenced());
@@ -99,10 +101,23 @@ impl Base {
 #[derive(Debug)]
 pub(crate) struct Closing<B: Backend> {
     pub(crate) handle: AnyHandle,
-    pub(crate) callback: Option<Once<B, AnyHandle>>,
+    pub(crate) callback: Option<InlineFnOnce<B, AnyHandle>>,
 }
 
-/// Only this crate has handles.
+/// Marks the numbers of keys: none is 0.
+const KEY: u64 = 1 << 63;
+
+/// A key as a number.
+pub(crate) const fn key_to_bits(key: Token) -> u64 {
+    key.to_u64() | KEY
+}
+
+/// The key of a number. One that no key has becomes a key that no loop has.
+pub(crate) const fn key_from_bits(bits: u64) -> Token {
+    if bits & KEY == 0 { Token::new(u32::MAX, 0) } else { Token::from_u64(bits) }
+}
+
+/// Seals [`Handle`]: only this crate implements it.
 pub(crate) mod sealed {
     pub trait Sealed {
         fn from_any(any: super::AnyHandle) -> Self;
@@ -112,7 +127,7 @@ pub(crate) use sealed::Sealed;
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $kind:ident $name:literal;)*) => {
-        /// A handle of any kind: what [`Loop::walk`] gives.
+        /// A handle of any kind, as returned by [`Loop::walk`].
         ///
         /// ```
         /// use uv_core::{AnyHandle, Handle, Loop, Timer};
@@ -121,19 +136,22 @@ macro_rules! handles {
         /// let timer = Timer::new(&mut lp);
         /// let any: AnyHandle = timer.into();
         /// assert_eq!(any.kind(), "timer");
-        /// assert!(any.has_ref(&lp));
+        /// assert!(any.is_referenced(&lp));
         /// any.close(&mut lp)?;
         /// assert!(timer.is_closing(&lp));
         /// # std::io::Result::Ok(())
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
+        #[doc(alias = "uv_handle_t")]
+        #[doc(alias = "uv_handle_get_type")]
         pub enum AnyHandle {
             $( $(#[$doc])* $kind($kind), )*
         }
 
         impl AnyHandle {
-            /// What kind of handle this is, in one word.
+            /// The name of the handle's kind, such as `"timer"`.
+            #[doc(alias = "uv_handle_type_name")]
             pub fn kind(self) -> &'static str {
                 match self { $( AnyHandle::$kind(_) => $name, )* }
             }
@@ -154,12 +172,46 @@ macro_rules! handles {
                 fn from_any(any: AnyHandle) -> $kind {
                     match any {
                         AnyHandle::$kind(handle) => handle,
-                        other => unreachable!("a {} is no {}", other.kind(), $name),
+                        other => unreachable!("a {} is not a {}", other.kind(), $name),
                     }
                 }
             }
 
             impl Handle for $kind {}
+
+            impl $kind {
+                /// The key as a number, to store it where only numbers fit, as in C structures. It is
+                /// never 0.
+                ///
+                /// ```
+                /// use uv_core::{Handle, Loop, Timer};
+                ///
+                /// let mut lp = Loop::with_default_backend()?;
+                /// let timer = Timer::new(&mut lp);
+                /// let bits = timer.to_bits();
+                /// assert_eq!(Timer::from_bits(bits), timer);
+                /// assert!(Timer::from_bits(bits + 1).stop(&mut lp).is_err(), "no such timer");
+                /// # std::io::Result::Ok(())
+                /// ```
+                pub const fn to_bits(self) -> u64 {
+                    key_to_bits(self.0)
+                }
+
+                /// Reverses [`to_bits`](Self::to_bits). Any number is a key; one that names no
+                /// handle of this kind in the loop that it is used with is stale: `NotFound`.
+                ///
+                /// ```
+                /// use uv_core::{Handle, Loop, Timer};
+                ///
+                /// let mut lp = Loop::with_default_backend()?;
+                /// let unknown = Timer::from_bits(12345).stop(&mut lp).unwrap_err();
+                /// assert_eq!(unknown.kind(), std::io::ErrorKind::NotFound);
+                /// # std::io::Result::Ok(())
+                /// ```
+                pub const fn from_bits(bits: u64) -> $kind {
+                    $kind(key_from_bits(bits))
+                }
+            }
         )*
     };
 }
@@ -173,7 +225,7 @@ handles! {
     Prepare "prepare";
     /// A [`Check`].
     Check "check";
-    /// An [`Async`], or the one inside a channel.
+    /// An [`Async`], or the one that a channel contains.
     Async "async";
     /// A [`Poll`].
     Poll "poll";
@@ -209,10 +261,10 @@ impl fmt::Display for AnyHandle {
     }
 }
 
-/// What every handle can do.
+/// The methods of all handles.
 ///
-/// Handles are small keys: copy them freely. Their state lives in the loop, and a key
-/// whose handle is gone is an error (`NotFound`) wherever it is used, never a crash.
+/// A handle is a small `Copy` key; its state lives in the loop. A key whose handle was closed is
+/// stale, and using it is an error (`NotFound`).
 ///
 /// ```
 /// use std::time::Duration;
@@ -223,10 +275,10 @@ impl fmt::Display for AnyHandle {
 /// timer.start(&mut lp, Duration::from_secs(3600), Duration::ZERO, |_, _| {})?;
 /// assert!(timer.is_active(&lp));
 ///
-/// timer.unreference(&mut lp)?; // The loop does not wait for it any more.
+/// timer.unreference(&mut lp)?; // The loop does not wait for it.
 /// assert!(!lp.run(RunMode::Default)?);
-/// timer.reference(&mut lp)?; // And now it would.
-/// assert!(lp.alive());
+/// timer.reference(&mut lp)?; // Now it would.
+/// assert!(lp.is_alive());
 ///
 /// timer.close_with(&mut lp, |_, _| println!("closed"))?;
 /// assert!(timer.is_closing(&lp));
@@ -235,77 +287,103 @@ impl fmt::Display for AnyHandle {
 /// # std::io::Result::Ok(())
 /// ```
 pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
-    /// True while the handle does something: a timer or watcher that is started, a
-    /// poll that is started, an async until it is closed. False for a stale key.
+    /// True while the handle is active: a timer, watcher or poll while it is started, a stream
+    /// while it reads or listens, an async until it is closed. False for a stale key.
+    #[doc(alias = "uv_is_active")]
     fn is_active<B: Backend>(self, lp: &Loop<B>) -> bool {
         lp.base(self.into()).is_some_and(|base| base.is_active())
     }
 
-    /// True once the handle was closed: until its close callback has run, and for a
-    /// stale key too.
+    /// True from the call of [`close`](Handle::close) on, and for a stale key.
+    #[doc(alias = "uv_is_closing")]
     fn is_closing<B: Backend>(self, lp: &Loop<B>) -> bool {
         lp.base(self.into()).is_none_or(|base| base.is_closing())
     }
 
-    /// Makes the handle keep the loop alive while it is active, which is how it begins.
-    /// Doing it twice changes nothing.
+    /// Makes the handle keep the loop alive while it is active, which is the default. Idempotent.
     ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.
+    #[doc(alias = "uv_ref")]
     fn reference<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         set_referenced(self.into(), lp, true)
     }
 
-    /// Lets the loop end while the handle is active. Doing it twice changes nothing.
+    /// Lets [`Loop::run`] return while the handle is active. Idempotent.
     ///
     /// # Errors
     ///
     /// `NotFound` for a stale key.
+    #[doc(alias = "uv_unref")]
     fn unreference<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         set_referenced(self.into(), lp, false)
     }
 
     /// True if the handle keeps the loop alive while it is active.
-    fn has_ref<B: Backend>(self, lp: &Loop<B>) -> bool {
+    #[doc(alias = "uv_has_ref")]
+    fn is_referenced<B: Backend>(self, lp: &Loop<B>) -> bool {
         lp.base(self.into()).is_some_and(|base| base.is_referenced())
     }
 
-    /// The descriptor or socket behind the handle, to look at it or to set options that this
-    /// crate has no words for. It stays the handle's.
+    /// The descriptor or socket of the handle, for options that this crate does not wrap. The
+    /// handle keeps ownership.
     ///
     /// ```
     /// use uv_core::{Handle, Loop, Tcp, Timer};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let (one, _other) = Tcp::pair(&mut lp)?;
-    /// println!("{:?}", one.descriptor(&lp)?);
-    /// assert!(Tcp::new(&mut lp).descriptor(&lp).is_err(), "it has none yet");
-    /// assert!(Timer::new(&mut lp).descriptor(&lp).is_err(), "it has none at all");
+    /// println!("{:?}", one.raw_source(&lp)?);
+    /// assert!(Tcp::new(&mut lp).raw_source(&lp).is_err(), "it has none yet");
+    /// assert!(Timer::new(&mut lp).raw_source(&lp).is_err(), "it has none at all");
     /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` for kinds of handles that have none, `EBADF`
-    /// (`WSAEBADF`) if this one has none, not yet or not any more.
+    /// `NotFound` for a stale key, `InvalidInput` for kinds of handles without a descriptor,
+    /// `EBADF` (`WSAEBADF`) if this handle has none yet or is closing.
     #[doc(alias = "uv_fileno")]
-    fn descriptor<B: Backend>(self, lp: &Loop<B>) -> io::Result<RawSource> {
-        sockets::descriptor(self.into(), lp)
+    fn raw_source<B: Backend>(self, lp: &Loop<B>) -> io::Result<RawSource> {
+        raw::descriptor(self.into(), lp)
     }
 
-    /// How much the kernel keeps for the socket of what was not sent yet, in bytes.
+    /// The descriptor of the handle, borrowed from the loop: no handle is closed meanwhile.
+    ///
+    /// ```
+    /// use std::os::fd::AsRawFd;
+    /// use uv_core::{Handle, Loop, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// let socket = socket2::SockRef::from(&one.borrow_fd(&lp)?).recv_buffer_size()?;
+    /// println!("descriptor {} has a buffer of {socket} bytes", one.borrow_fd(&lp)?.as_raw_fd());
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`descriptor`](Handle::descriptor), but `Unsupported` for whatever has no socket.
-    #[doc(alias = "uv_send_buffer_size")]
-    fn send_buffer_size<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
-        sockets::of(self.into(), lp)?.send_buffer_size()
+    /// As [`raw_source`](Handle::raw_source); `InvalidInput` for a [`Poll`], whose descriptor
+    /// belongs to the program.
+    #[cfg(unix)]
+    #[doc(alias = "uv_fileno")]
+    fn borrow_fd<B: Backend>(self, lp: &Loop<B>) -> io::Result<BorrowedFd<'_>> {
+        raw::borrowed(self.into(), lp)
     }
 
-    /// Changes how much the kernel keeps of what was not sent yet. It may have limits, and ideas
-    /// of its own: Linux takes twice as much.
+    /// The size of the kernel's send buffer, in bytes (`SO_SNDBUF`).
+    ///
+    /// # Errors
+    ///
+    /// As [`raw_source`](Handle::raw_source), but `Unsupported` for handles that are not sockets.
+    #[doc(alias = "uv_send_buffer_size")]
+    fn send_buffer_size<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
+        raw::of(self.into(), lp)?.send_buffer_size()
+    }
+
+    /// Sets the size of the kernel's send buffer, in bytes (`SO_SNDBUF`). The kernel may adjust
+    /// it: Linux doubles it.
     ///
     /// ```
     /// use uv_core::{Handle, Loop, Tcp};
@@ -321,31 +399,32 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     ///
     /// As [`send_buffer_size`](Handle::send_buffer_size), `InvalidInput` for 0, and the
     /// kernel's.
+    #[doc(alias = "uv_send_buffer_size")]
     fn set_send_buffer_size<B: Backend>(self, lp: &mut Loop<B>, bytes: usize) -> io::Result<()> {
-        let socket = sockets::of(self.into(), lp)?;
-        socket.set_send_buffer_size(sockets::some(bytes)?)
+        let socket = raw::of(self.into(), lp)?;
+        socket.set_send_buffer_size(raw::nonzero(bytes)?)
     }
 
-    /// How much the kernel keeps for the socket of what was not read yet, in bytes.
+    /// The size of the kernel's receive buffer, in bytes (`SO_RCVBUF`).
     ///
     /// # Errors
     ///
     /// As [`send_buffer_size`](Handle::send_buffer_size).
     #[doc(alias = "uv_recv_buffer_size")]
     fn recv_buffer_size<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
-        sockets::of(self.into(), lp)?.recv_buffer_size()
+        raw::of(self.into(), lp)?.recv_buffer_size()
     }
 
-    /// Changes how much the kernel keeps of what was not read yet, as
-    /// [`set_send_buffer_size`](Handle::set_send_buffer_size) does for the other direction.
+    /// Sets the size of the kernel's receive buffer, in bytes (`SO_RCVBUF`). The kernel may adjust
+    /// it: Linux doubles it.
     ///
     /// ```
-    /// use uv_core::{Handle, Loop, Udp, UdpBind};
+    /// use uv_core::{Handle, Loop, Udp, UdpBindFlags};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let udp = Udp::new(&mut lp);
-    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
-    /// udp.set_recv_buffer_size(&mut lp, 64 * 1024)?; // For more datagrams at once.
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
+    /// udp.set_recv_buffer_size(&mut lp, 64 * 1024)?;
     /// assert!(udp.recv_buffer_size(&lp)? >= 64 * 1024);
     /// # std::io::Result::Ok(())
     /// ```
@@ -353,36 +432,105 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     /// # Errors
     ///
     /// As [`set_send_buffer_size`](Handle::set_send_buffer_size).
+    #[doc(alias = "uv_recv_buffer_size")]
     fn set_recv_buffer_size<B: Backend>(self, lp: &mut Loop<B>, bytes: usize) -> io::Result<()> {
-        let socket = sockets::of(self.into(), lp)?;
-        socket.set_recv_buffer_size(sockets::some(bytes)?)
+        let socket = raw::of(self.into(), lp)?;
+        socket.set_recv_buffer_size(raw::nonzero(bytes)?)
     }
 
-    /// Stops the handle at once and frees it in the closing phase.
+    /// Stops the handle immediately and frees it in the closing phase.
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if it is closing already.
+    /// `NotFound` for a stale key, `InvalidInput` if it is closing.
+    #[doc(alias = "uv_close")]
     fn close<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         close(self.into(), lp, None)
     }
 
-    /// As [`close`](Handle::close); then calls `callback`, never before this returns.
+    /// As [`close`](Handle::close), and calls `callback` when the handle is closed, never before
+    /// this method returns.
     ///
-    /// Close callbacks of one iteration run in reverse order of closing; a handle that
-    /// is closed by one of them is told of in the next iteration. A stream or a UDP socket
-    /// that has operations in flight is told of when the last of them has ended.
+    /// Close callbacks of one iteration run in reverse order of the calls of `close`. A handle
+    /// that is closed by a close callback calls back in the next iteration; a stream or UDP
+    /// socket with operations in flight, after the last of them has completed.
     ///
     /// # Errors
     ///
     /// As [`close`](Handle::close); the callback is dropped then.
+    #[doc(alias = "uv_close")]
     fn close_with<B: Backend>(
         self,
         lp: &mut Loop<B>,
         callback: impl FnOnce(&mut Loop<B>, Self) + 'static,
     ) -> io::Result<()> {
-        let callback = Once::new(move |lp: &mut Loop<B>, any| callback(lp, Self::from_any(any)));
+        let callback =
+            InlineFnOnce::new(move |lp: &mut Loop<B>, any| callback(lp, Self::from_any(any)));
         close(self.into(), lp, Some(callback))
+    }
+
+    /// Closes the handle unless it is closing or closed.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let timer = Timer::new(&mut lp);
+    /// timer.close_if_open(&mut lp);
+    /// timer.close_if_open(&mut lp); // It is closing.
+    /// lp.run(RunMode::Default)?;
+    /// timer.close_if_open(&mut lp); // It is closed.
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_close")]
+    fn close_if_open<B: Backend>(self, lp: &mut Loop<B>) {
+        let _ = self.close(lp);
+    }
+
+    /// Closes the handle, if it is open, because of an error, which the handler of
+    /// [`Loop::on_error`] gets in the pending phase.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, _, error| assert_eq!(error.kind(), ErrorKind::TimedOut));
+    /// let timer = Timer::new(&mut lp);
+    /// timer.fail(&mut lp, ErrorKind::TimedOut.into());
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.walk().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    fn fail<B: Backend>(self, lp: &mut Loop<B>, error: io::Error) {
+        self.close_if_open(lp);
+        lp.report_later(self.into(), error);
+    }
+
+    /// Calls `f`, in which `?` can be used; its error closes the handle, as
+    /// [`fail`](Handle::fail) does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
+    /// let (timer, tick) = (Timer::new(&mut lp), Duration::from_millis(1));
+    /// timer.start(&mut lp, tick, tick, |lp, timer| {
+    ///     timer.attempt(lp, |_| {
+    ///         let text = std::fs::read_to_string("/no/such/file")?;
+    ///         println!("{text}");
+    ///         Ok(())
+    ///     });
+    /// })?;
+    /// lp.run(RunMode::Default)?; // Returns: the error has closed the timer.
+    /// # std::io::Result::Ok(())
+    /// ```
+    fn attempt<B: Backend>(self, lp: &mut Loop<B>, f: impl FnOnce(&mut Loop<B>) -> io::Result<()>) {
+        if let Err(error) = f(lp) {
+            self.fail(lp, error);
+        }
     }
 }
 
@@ -399,7 +547,7 @@ fn set_referenced<B: Backend>(
 fn close<B: Backend>(
     handle: AnyHandle,
     lp: &mut Loop<B>,
-    callback: Option<Once<B, AnyHandle>>,
+    callback: Option<InlineFnOnce<B, AnyHandle>>,
 ) -> io::Result<()> {
     let (base, _) = lp.base_mut(handle).ok_or_else(error::stale)?;
     if base.is_closing() {

@@ -1,37 +1,38 @@
-//! Channels: values sent to the loop from other threads.
+//! Channels: values sent to a loop by other threads.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use poll_core::Backend;
 
 use crate::Loop;
-use crate::handles::{Async, AsyncSender, Handle};
+use crate::handles::base::Sealed;
+use crate::handles::{AnyHandle, Async, AsyncSender, Handle};
+use crate::storage::contain;
 
 /// Receives values in the loop's thread.
 ///
-/// Every value is delivered once, in the order it was sent; the loop is woken once for
-/// all that have gathered. The channel is an [`Async`] inside ([`Channel::handle`]) and
-/// lives until that is closed; what has not been delivered by then is dropped.
+/// Every value is delivered once, in the order it was sent; one wake-up delivers all queued
+/// values. A channel is a [`Handle`] and exists until it is closed;
+/// values that are not delivered by then are dropped.
+///
+/// When the last [`Sender`] is dropped, the channel delivers the queued values. Then it becomes
+/// inactive and no longer keeps the loop alive, and its callback is dropped.
+/// [`Channel::with_disconnect`] selects another behaviour.
 ///
 /// ```
-/// use uv_core::{Channel, Handle, Loop, RunMode};
+/// use uv_core::{Channel, Loop, RunMode};
 ///
 /// let mut lp = Loop::with_default_backend()?;
-/// let (channel, sender) = Channel::new(&mut lp, |lp, channel, number: Option<u32>| {
-///     match number {
-///         Some(number) => println!("got {number}"),
-///         None => channel.handle().close(lp).unwrap(),
-///     }
-/// });
+/// let (_, sender) = Channel::new(&mut lp, |_, _, number: u32| println!("got {number}"));
 /// let thread = std::thread::spawn(move || {
-///     (0..100).for_each(|number| sender.send(Some(number)).unwrap());
-///     sender.send(None).unwrap();
+///     (0..100).for_each(|number| sender.send(number).unwrap());
 /// });
-/// lp.run(RunMode::Default)?;
+/// lp.run(RunMode::Default)?; // Returns when the thread has dropped the sender.
 /// thread.join().unwrap();
 /// # std::io::Result::Ok(())
 /// ```
@@ -40,7 +41,7 @@ pub struct Channel<T> {
     values: PhantomData<fn(T)>,
 }
 
-/// Sends to a [`Channel`], from any thread.
+/// The sender of a [`Channel`], for any thread.
 ///
 /// ```
 /// use uv_core::{Channel, Handle, Loop, RunMode, Sender};
@@ -53,7 +54,7 @@ pub struct Channel<T> {
 /// let (_, sender) = Channel::new(&mut lp, move |lp, channel, number| {
 ///     sum += number;
 ///     if sum == 12 {
-///         channel.handle().close(lp).unwrap();
+///         channel.close(lp).unwrap();
 ///     }
 /// });
 /// let another = sender.clone();
@@ -63,58 +64,115 @@ pub struct Channel<T> {
 /// # std::io::Result::Ok(())
 /// ```
 pub struct Sender<T> {
-    queue: Arc<Mutex<VecDeque<T>>>,
+    shared: Arc<Shared<T>>,
     sender: AsyncSender,
 }
 
-/// The channel was closed; here is the value.
+/// The action of a [`Channel`] after its last [`Sender`] was dropped and all values were
+/// delivered.
 ///
 /// ```
-/// use uv_core::{Channel, Closed, Handle, Loop};
+/// use uv_core::{Channel, Disconnect, Handle, Loop, RunMode};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let callback = |_: &mut Loop, _, number: u32| println!("got {number}");
+/// let (channel, sender) = Channel::with_disconnect(&mut lp, Disconnect::Close, callback);
+/// sender.send(1).unwrap();
+/// drop(sender);
+/// lp.run(RunMode::Default)?;
+/// assert!(lp.walk().is_empty(), "the handle is closed");
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Disconnect {
+    /// The handle becomes inactive, and stays open until it is closed.
+    #[default]
+    Stop,
+    /// The handle is closed.
+    Close,
+    /// The handle stays active and keeps the loop alive until it is closed.
+    Stay,
+}
+
+/// The state that a channel shares with its senders.
+struct Shared<T> {
+    queue: Mutex<VecDeque<T>>,
+    senders: AtomicUsize,
+}
+
+/// The channel is closed. Contains the value that was not sent.
+///
+/// ```
+/// use uv_core::{Channel, SendError, Handle, Loop};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let (channel, sender) = Channel::new(&mut lp, |_, _, text: String| println!("{text}"));
-/// channel.handle().close(&mut lp)?;
-/// let Closed(text) = sender.send("too late".to_string()).unwrap_err();
+/// channel.close(&mut lp)?;
+/// let SendError(text) = sender.send("too late".to_string()).unwrap_err();
 /// assert_eq!(text, "too late");
 /// # std::io::Result::Ok(())
 /// ```
-pub struct Closed<T>(pub T);
+pub struct SendError<T>(pub T);
 
 impl<T: Send + 'static> Channel<T> {
-    /// A channel, active at once, and its sender.
+    /// An active channel and its sender.
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(
         lp: &mut Loop<B>,
+        callback: impl FnMut(&mut Loop<B>, Channel<T>, T) + 'static,
+    ) -> (Channel<T>, Sender<T>) {
+        Channel::with_disconnect(lp, Disconnect::default(), callback)
+    }
+
+    /// As [`new`](Channel::new), with the action after the last sender was dropped.
+    #[cfg_attr(feature = "origins", track_caller)]
+    pub fn with_disconnect<B: Backend>(
+        lp: &mut Loop<B>,
+        disconnect: Disconnect,
         mut callback: impl FnMut(&mut Loop<B>, Channel<T>, T) + 'static,
     ) -> (Channel<T>, Sender<T>) {
-        let queue = Arc::new(Mutex::new(VecDeque::new()));
-        let source = Source(Arc::clone(&queue));
-        // Swapped with the queue, so that senders wait for a swap only, and neither
-        // allocates in a steady state.
+        let queue = Mutex::new(VecDeque::new());
+        let shared = Arc::new(Shared { queue, senders: AtomicUsize::new(1) });
+        let source = Source(Arc::clone(&shared));
+        // Swapped with the queue: senders wait for the lock only during a swap, and neither
+        // queue allocates in a steady state.
         let mut batch = VecDeque::new();
         let (handle, sender) = Async::new(lp, move |lp: &mut Loop<B>, handle| {
-            std::mem::swap(&mut batch, &mut *lock(&source.0));
+            // Loaded before the queue is taken: the values of the last sender are queued by then.
+            let disconnected = source.0.senders.load(Ordering::Acquire) == 0;
+            std::mem::swap(&mut batch, &mut *lock(&source.0.queue));
             while let Some(value) = batch.pop_front() {
                 callback(lp, Channel::of(handle), value);
                 if handle.is_closing(lp) {
-                    batch.clear();
+                    return drop_each(&mut batch);
                 }
             }
+            match disconnect {
+                Disconnect::Stop if disconnected => lp.stop_async(handle),
+                Disconnect::Close if disconnected => drop(handle.close(lp)),
+                _ => {}
+            }
         });
-        (Channel::of(handle), Sender { queue, sender })
+        (Channel::of(handle), Sender { shared, sender })
     }
 }
 
-/// The receiving end of the queue. Goes with the callback, when no send succeeds any more.
-struct Source<T>(Arc<Mutex<VecDeque<T>>>);
+/// The receiving end of the queue. Dropped with the callback; no send succeeds after that.
+struct Source<T>(Arc<Shared<T>>);
 
 impl<T> Drop for Source<T> {
     fn drop(&mut self) {
-        // Senders may live on; what nobody will take must not. Dropped without the lock,
-        // as dropping a value may be anything.
-        let undelivered = std::mem::take(&mut *lock(&self.0));
-        drop(undelivered);
+        // Senders may outlive the channel, but queued values must not. Dropped without the lock:
+        // destructors of values may do anything.
+        let mut undelivered = std::mem::take(&mut *lock(&self.0.queue));
+        drop_each(&mut undelivered);
     }
+}
+
+/// Drops values one by one, so that a panicking destructor does not leak the others.
+fn drop_each<T>(values: &mut VecDeque<T>) {
+    values.drain(..).for_each(|value| contain(|| drop(value)));
 }
 
 impl<T> Channel<T> {
@@ -122,31 +180,59 @@ impl<T> Channel<T> {
         Channel { handle, values: PhantomData }
     }
 
-    /// The handle inside: to close, to reference, to look at.
+    /// The async handle that the channel contains.
     pub fn handle(self) -> Async {
         self.handle
     }
 }
+
+impl<T> From<Channel<T>> for AnyHandle {
+    fn from(channel: Channel<T>) -> AnyHandle {
+        channel.handle.into()
+    }
+}
+
+impl<T> Sealed for Channel<T> {
+    fn from_any(any: AnyHandle) -> Channel<T> {
+        Channel::of(Async::from_any(any))
+    }
+}
+
+/// A channel is closed, referenced and counted as its async handle is.
+///
+/// ```
+/// use uv_core::{Channel, Handle, Loop, RunMode};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (_, sender) = Channel::new(&mut lp, |lp, channel, text: &str| {
+///     println!("{text}");
+///     channel.close(lp).unwrap();
+/// });
+/// sender.send("only this one")?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+impl<T: 'static> Handle for Channel<T> {}
 
 impl<T> Sender<T> {
     /// Sends a value.
     ///
     /// # Errors
     ///
-    /// [`Closed`] with the value if the channel was closed, its callback has panicked, or
-    /// its loop is gone.
-    pub fn send(&self, value: T) -> Result<(), Closed<T>> {
-        let mut queue = lock(&self.queue);
+    /// [`SendError`] with the value if the channel was closed, its callback has panicked, or its
+    /// loop was dropped.
+    pub fn send(&self, value: T) -> Result<(), SendError<T>> {
+        let mut queue = lock(&self.shared.queue);
         queue.push_back(value);
-        // With the lock held: nobody else's value can be at the end.
+        // The lock is held, so the last value is the one that was pushed above.
         match self.sender.send() {
             Ok(()) => Ok(()),
-            Err(_) => Err(Closed(queue.pop_back().expect("it was pushed just now"))),
+            Err(_) => Err(SendError(queue.pop_back().expect("a value was pushed above"))),
         }
     }
 }
 
-/// A sender that panicked has pushed its value or not: both are fine.
+/// Ignores poisoning: a sender that panicked has pushed its value or not, and both are valid.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,7 +247,17 @@ impl<T> Copy for Channel<T> {}
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Sender { queue: Arc::clone(&self.queue), sender: self.sender.clone() }
+        self.shared.senders.fetch_add(1, Ordering::Relaxed);
+        Sender { shared: Arc::clone(&self.shared), sender: self.sender.clone() }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The callback finds that there are no senders. A closed channel needs no wake-up.
+            let _ = self.sender.send();
+        }
     }
 }
 
@@ -173,26 +269,28 @@ impl<T> fmt::Debug for Channel<T> {
 
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").field("waiting", &lock(&self.queue).len()).finish_non_exhaustive()
+        f.debug_struct("Sender")
+            .field("queued", &lock(&self.shared.queue).len())
+            .finish_non_exhaustive()
     }
 }
 
-impl<T> fmt::Debug for Closed<T> {
+impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Closed(..)")
+        f.write_str("SendError(..)")
     }
 }
 
-impl<T> fmt::Display for Closed<T> {
+impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the channel is closed")
     }
 }
 
-impl<T> std::error::Error for Closed<T> {}
+impl<T> std::error::Error for SendError<T> {}
 
-impl<T> From<Closed<T>> for io::Error {
-    fn from(closed: Closed<T>) -> io::Error {
+impl<T> From<SendError<T>> for io::Error {
+    fn from(closed: SendError<T>) -> io::Error {
         io::Error::new(io::ErrorKind::BrokenPipe, closed.to_string())
     }
 }

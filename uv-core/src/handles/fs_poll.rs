@@ -1,9 +1,9 @@
-//! File polls: look at a path now and then, and tell what has changed.
+//! File poll handles: detect changes of a path by periodic `stat`.
 //!
 //! ```text
-//!          start                        something else, or an error
-//!  new ───▶ look ───▶ wait ───▶ look ───▶ call back ───▶ wait ───▶ …
-//!             └ the first look is only what others are compared with
+//!          start                        changed, or an error
+//!  new ───▶ stat ───▶ wait ───▶ stat ───▶ call back ───▶ wait ───▶ …
+//!             └ the baseline for later comparisons
 //! ```
 
 use std::fmt;
@@ -13,20 +13,21 @@ use std::time::Duration;
 
 use poll_core::{Backend, Token};
 
-use crate::callback::Repeated;
+use crate::event_loop::exchange;
 use crate::fs::{self, Stat};
 use crate::handles::{Base, Timer, nanoseconds};
+use crate::storage::InlineFnMut;
 use crate::sys;
 use crate::{Loop, error};
 
 /// The shortest interval.
-const LEAST: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Looks at a path every so often, and calls back when what is there has changed.
+/// Calls `stat` on a path periodically, and calls back when the result has changed.
 ///
-/// It works where nothing tells of changes, as on network file systems, and costs a look
-/// every interval. Two changes within one interval are one; what changes and changes back
-/// is not seen. The path may have nothing at it, and may come and go.
+/// It works where the system reports no changes, as on network file systems, and costs one `stat`
+/// per interval. Several changes within one interval are one; a change that is reverted within an
+/// interval is not detected. The path need not exist, and may appear and disappear.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,7 +38,7 @@ const LEAST: Duration = Duration::from_millis(1);
 /// let poll = FsPoll::new(&mut lp);
 /// poll.start(&mut lp, &path, Duration::from_millis(1), |lp, poll, _previous, current| {
 ///     match current {
-///         // There is nothing yet: make something.
+///         // The file does not exist yet: create it.
 ///         Err(_) => std::fs::write(poll.path(lp).unwrap(), "hello").unwrap(),
 ///         Ok(stat) => {
 ///             println!("{} bytes", stat.size);
@@ -50,18 +51,19 @@ const LEAST: Duration = Duration::from_millis(1);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_fs_poll_t")]
 pub struct FsPoll(pub(crate) Token);
 
-/// What a callback is told: what was there when there last was something, and what is now.
-type Told = (FsPoll, Stat, io::Result<Stat>);
+/// The arguments of the callback: the handle, the last successful result, the current result.
+type Change = (FsPoll, Stat, io::Result<Stat>);
 
 pub(crate) struct FsPollSlot<B: Backend> {
     pub(crate) base: Base,
-    /// There while started.
+    /// `None` while stopped.
     watch: Option<Box<Watch>>,
     /// `None` while stopped, and while the callback runs.
-    callback: Option<Repeated<B, Told>>,
-    /// Grows with every start: looks of earlier ones are nobody's.
+    callback: Option<InlineFnMut<B, Change>>,
+    /// Grows with every start: results of earlier starts are ignored.
     started: u64,
 }
 
@@ -76,42 +78,45 @@ struct Watch {
     path: PathBuf,
     interval: Duration,
     timer: Timer,
-    /// When the last look began, in the loop's time.
-    looked_at: Duration,
-    /// What was there when there last was something.
+    /// When the last `stat` was started, in the loop's time.
+    stat_at: Duration,
+    /// The last successful result.
     last: Stat,
-    found: Found,
+    outcome: Outcome,
 }
 
-/// What the last look has found.
+/// The outcome of the last `stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// There was none.
-    NotYet,
-    Something,
-    /// This error, which was told.
+enum Outcome {
+    /// No `stat` has completed.
+    None,
+    Success,
+    /// This error, which was delivered.
     Error(io::ErrorKind, Option<i32>),
 }
 
 impl FsPoll {
     /// A handle that is not started.
+    #[doc(alias = "uv_fs_poll_init")]
+    #[must_use = "the handle exists until it is closed"]
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> FsPoll {
         let base = lp.new_base();
         FsPoll(lp.fs_polls.insert(FsPollSlot { base, watch: None, callback: None, started: 0 }))
     }
 
-    /// Looks at `path` now and then every `interval`, at least a millisecond. Calls `callback`
-    /// whenever what is there has changed since the last look, or cannot be looked at: with
-    /// what was there when there last was something, and with what is there now. An error is
-    /// told once, until there is another, or none.
+    /// Calls `stat` on `path` now and after every `interval` (at least a millisecond). Calls
+    /// `callback` with the last successful result and the current one whenever these differ, or
+    /// `stat` fails. An error is delivered once, until the outcome changes.
     ///
-    /// Changes are those of what kind of file it is, of its size, owner, permissions, flags and
-    /// identity, and of the times of its making, writing and changing.
+    /// Compared are the file type, size, owner, permissions, flags, identity, and the times of
+    /// creation, modification and status change.
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing or the path has a
-    /// NUL in it, `AlreadyExists` if it is started.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing or the path contains a
+    /// NUL, `EALREADY` if it is started.
+    #[doc(alias = "uv_fs_poll_start")]
     pub fn start<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -124,28 +129,29 @@ impl FsPoll {
             return Err(error::closing());
         }
         if slot.watch.is_some() {
-            return Err(error::already("the handle looks at a path already: stop it first"));
+            return Err(error::already());
         }
         slot.started += 1;
-        lp.look(self, path.as_ref())?;
-        let (timer, looked_at) = (Timer::internal(lp), lp.now());
+        lp.start_stat(self, path.as_ref())?;
+        let (timer, stat_at) = (Timer::internal(lp), lp.now());
         let Some(slot) = lp.fs_polls.get_mut(self.0) else { return Ok(()) };
         slot.watch = Some(Box::new(Watch {
             path: path.as_ref().into(),
-            interval: interval.max(LEAST),
+            interval: interval.max(MIN_INTERVAL),
             timer,
-            looked_at,
+            stat_at,
             last: Stat::default(),
-            found: Found::NotYet,
+            outcome: Outcome::None,
         }));
-        slot.callback = Some(Repeated::new(move |lp: &mut Loop<B>, (poll, previous, current)| {
-            callback(lp, poll, previous, current)
-        }));
+        slot.callback =
+            Some(InlineFnMut::new(move |lp: &mut Loop<B>, (poll, previous, current)| {
+                callback(lp, poll, previous, current)
+            }));
         slot.base.start(&mut lp.active_handles);
         Ok(())
     }
 
-    /// Stops looking, and drops the callback. A stopped handle stays so.
+    /// Stops polling and drops the callback. Does nothing to a stopped handle.
     ///
     /// ```
     /// use std::time::Duration;
@@ -162,6 +168,7 @@ impl FsPoll {
     /// # Errors
     ///
     /// `NotFound` for a stale key.
+    #[doc(alias = "uv_fs_poll_stop")]
     pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.fs_polls.get_mut(self.0).ok_or_else(error::stale)?;
         slot.base.stop(&mut lp.active_handles);
@@ -169,116 +176,133 @@ impl FsPoll {
         if let Some(watch) = watch {
             lp.free_internal(watch.timer);
         }
-        // Last: dropping what it captured may be anything.
+        // Last: destructors of the captured values may do anything.
         drop(callback);
         Ok(())
     }
 
-    /// What it looks at.
+    /// The polled path, as given to [`start`](FsPoll::start).
     ///
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is not started.
+    #[doc(alias = "uv_fs_poll_getpath")]
     pub fn path<B: Backend>(self, lp: &Loop<B>) -> io::Result<&Path> {
         let slot = lp.fs_polls.get(self.0).ok_or_else(error::stale)?;
         let watch = slot.watch.as_ref().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "the handle looks at nothing: start it")
+            io::Error::new(io::ErrorKind::InvalidInput, "the handle has no path: start it first")
         })?;
         Ok(&watch.path)
     }
 }
 
 impl<B: Backend> Loop<B> {
-    /// Begins to look at a path.
-    fn look(&mut self, poll: FsPoll, path: &Path) -> io::Result<()> {
+    /// Starts a `stat` of the path.
+    fn start_stat(&mut self, poll: FsPoll, path: &Path) -> io::Result<()> {
         let started = self.fs_polls.get(poll.0).map_or(0, |slot| slot.started);
-        let seen = move |lp: &mut Loop<B>, stat| lp.looked(poll, started, stat);
-        fs::stat(path).start(self, seen).map(drop)
+        let done = move |lp: &mut Loop<B>, stat| lp.stat_done(poll, started, stat);
+        fs::stat(path).start(self, done).map(drop)
     }
 
-    /// A look has ended: tells what is new, and sets out for the next.
-    fn looked(&mut self, poll: FsPoll, started: u64, stat: io::Result<Stat>) {
+    /// Handles the result of a `stat`: delivers a change, and schedules the next `stat`.
+    fn stat_done(&mut self, poll: FsPoll, started: u64, stat: io::Result<Stat>) {
         let Some(slot) = self.fs_polls.get_mut(poll.0) else { return };
         let Some(watch) = &mut slot.watch else { return };
         if slot.started != started {
-            return; // Stopped, and started anew, meanwhile.
+            return; // The handle was restarted meanwhile.
         }
-        // In a forked child, say, nobody has looked.
+        // A cancelled `stat` (in a forked child) is not an outcome.
         let is_cancelled = |error: &io::Error| error.raw_os_error() == Some(sys::CANCELLED);
         let previous = watch.last;
-        let is_news = match &stat {
+        let changed = match &stat {
             Err(error) if is_cancelled(error) => false,
-            stat => watch.is_news(stat),
+            stat => watch.record(stat),
         };
         if let Ok(stat) = stat {
             watch.last = stat;
         }
-        if is_news && let Some(callback) = slot.callback.take() {
-            self.tell_of_change(started, callback, (poll, previous, stat));
+        if changed && let Some(callback) = slot.callback.take() {
+            self.deliver_change(started, callback, (poll, previous, stat));
         }
-        self.look_later(poll, started);
+        self.schedule_stat(poll, started);
     }
 
-    fn tell_of_change(&mut self, started: u64, mut callback: Repeated<B, Told>, told: Told) {
-        let poll = told.0;
-        self.call_with(&mut callback, told, poll, |lp, poll| drop(poll.stop(lp)));
-        if let Some(slot) = self.fs_polls.get_mut(poll.0)
-            && slot.started == started
-            && slot.watch.is_some()
-        {
-            slot.callback.get_or_insert(callback);
+    fn deliver_change(
+        &mut self,
+        started: u64,
+        mut callback: InlineFnMut<B, Change>,
+        change: Change,
+    ) {
+        let poll = change.0;
+        self.call_with(&mut callback, change, poll, |lp, poll| drop(poll.stop(lp)));
+        match self.fs_polls.get_mut(poll.0) {
+            Some(slot) if slot.started == started && slot.watch.is_some() => {
+                slot.callback.get_or_insert(callback);
+            }
+            Some(_) => {}
+            None => exchange::note(),
         }
     }
 
-    /// Sets the timer for the next look, unless the handle was stopped.
-    fn look_later(&mut self, poll: FsPoll, started: u64) {
+    /// Stops the handles whose callbacks an exchange of loops has lost.
+    #[cold]
+    pub(crate) fn check_fs_polls(&mut self) {
+        let lost = |slot: &FsPollSlot<B>| slot.watch.is_some() && slot.callback.is_none();
+        let keys = self.fs_polls.iter().filter(|(_, slot)| lost(slot)).map(|(key, _)| key);
+        let keys: Vec<_> = keys.collect();
+        keys.into_iter().for_each(|key| drop(FsPoll(key).stop(self)));
+    }
+
+    /// Starts the timer for the next `stat`, unless the handle was stopped.
+    fn schedule_stat(&mut self, poll: FsPoll, started: u64) {
         let now = self.now();
         let Some(slot) = self.fs_polls.get(poll.0) else { return };
         let Some(watch) = slot.watch.as_ref().filter(|_| slot.started == started) else { return };
-        // The interval is from look to look: less what the last one took, in whole intervals.
+        // The interval is from start to start: subtract the time that the last `stat` took,
+        // modulo the interval.
         let interval = nanoseconds(watch.interval);
-        let took = nanoseconds(now.saturating_sub(watch.looked_at)) % interval;
+        let took = nanoseconds(now.saturating_sub(watch.stat_at)) % interval;
         let (timer, delay) = (watch.timer, Duration::from_nanos(interval - took));
         let again = timer.start(self, delay, Duration::ZERO, move |lp, _| {
             let now = lp.now();
             let Some(slot) = lp.fs_polls.get_mut(poll.0) else { return };
             let Some(watch) = &mut slot.watch else { return };
-            watch.looked_at = now;
+            watch.stat_at = now;
             let path = std::mem::take(&mut watch.path);
-            let looks = lp.look(poll, &path);
-            debug_assert!(looks.is_ok(), "it was looked at before: {looks:?}");
+            let started = lp.start_stat(poll, &path);
+            debug_assert!(started.is_ok(), "the first `stat` of the path started: {started:?}");
             if let Some(watch) = lp.fs_polls.get_mut(poll.0).and_then(|slot| slot.watch.as_mut()) {
                 watch.path = path;
             }
         });
-        debug_assert!(again.is_ok(), "the timer is the handle's: {again:?}");
+        debug_assert!(again.is_ok(), "the handle owns the timer: {again:?}");
     }
 }
 
 impl Watch {
-    /// True if it is to be told. Remembers what was found, though not what it was.
-    fn is_news(&mut self, stat: &io::Result<Stat>) -> bool {
-        let before = self.found;
+    /// Records the outcome of a `stat`; returns true if it is to be delivered.
+    fn record(&mut self, stat: &io::Result<Stat>) -> bool {
+        let before = self.outcome;
         match stat {
             Err(error) => {
-                self.found = Found::Error(error.kind(), error.raw_os_error());
-                self.found != before
+                self.outcome = Outcome::Error(error.kind(), error.raw_os_error());
+                self.outcome != before
             }
             Ok(stat) => {
-                self.found = Found::Something;
+                self.outcome = Outcome::Success;
                 match before {
-                    Found::NotYet => false,
-                    Found::Something => differ(&self.last, stat),
-                    Found::Error(..) => true,
+                    Outcome::None => false,
+                    Outcome::Success => differ(&self.last, stat),
+                    Outcome::Error(..) => true,
                 }
             }
         }
     }
 }
 
-/// What counts as a change. Reading a file is none, and neither is another name for it.
+/// True if two results differ. The access time and the number of links are not compared.
 fn differ(one: &Stat, other: &Stat) -> bool {
-    let identity = |stat: &Stat| (stat.dev, stat.ino, stat.generation, stat.born);
+    let identity = |stat: &Stat| (stat.dev, stat.ino, stat.generation, stat.created);
     let content = |stat: &Stat| (stat.size, stat.modified, stat.changed);
     let rights = |stat: &Stat| (stat.mode, stat.uid, stat.gid, stat.flags);
     identity(one) != identity(other)

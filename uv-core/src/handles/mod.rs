@@ -1,52 +1,66 @@
-//! Handles: things that live in a loop and call back until they are closed.
+//! Handles: long-lived objects of a loop that run callbacks until they are closed.
 
+mod addresses;
 mod async_handle;
 mod base;
 mod channel;
-mod directory;
+mod debug_list;
+mod error_path;
 mod fs_event;
 mod fs_poll;
-mod listing;
+mod lifecycle;
+mod origins;
 mod pipe;
 mod poll;
 mod process;
+mod raw;
 mod signal;
-mod sockets;
 mod tcp;
+mod tcp_short_forms;
 mod timer;
 mod tty;
 mod udp;
 mod watcher;
 
+pub use addresses::Addresses;
 pub use async_handle::{Async, AsyncSender};
 pub use base::{AnyHandle, Handle};
-pub use channel::{Channel, Closed, Sender};
-pub use fs_event::{FsEvent, FsEventFlags, FsNews};
+pub use channel::{Channel, Disconnect, SendError, Sender};
+pub use debug_list::DebugHandles;
+pub use fs_event::{FsEvent, FsEventFlags, FsEventKind};
 pub use fs_poll::FsPoll;
-pub use listing::HandleList;
 pub use pipe::{PendingKind, Pipe, PipeAccess, PipeEnd, pipe_pair, socket_pair};
-pub use poll::{AsSource, Poll, PollEvents};
+pub use poll::{Poll, PollEvents};
 pub use process::{Command, Exit, PipeFlags, Process, Stdio, disable_stdio_inheritance, kill};
 pub use signal::Signal;
-pub use tcp::{BindFlags, Keepalive, Tcp};
+pub use tcp::{Keepalive, Tcp, TcpBindFlags};
 pub use timer::Timer;
-pub use tty::{Guess, Tty, TtyMode, WindowSize, guess_handle};
-pub use udp::{Datagram, Ecn, Udp, UdpBind, UdpError};
+#[cfg(fuzzing)]
+pub(crate) use timer::wheel;
+pub use tty::{HandleKind, Tty, TtyMode, WindowSize, guess_handle};
+pub use udp::{
+    Datagram, Destination, Ecn, Received, RecvRequest, Udp, UdpBindFlags, UdpError, UdpReady,
+};
 pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
-pub(crate) use base::{Base, Closing};
+pub(crate) use base::{Base, Closing, Sealed, key_from_bits, key_to_bits};
+pub(crate) use error_path::ErrorHandler;
 #[cfg(any(target_os = "macos", windows))]
 pub(crate) use fs_event::Inbox;
 pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};
 pub(crate) use fs_poll::FsPollSlot;
+pub(crate) use origins::Origins;
 #[cfg(windows)]
 pub(crate) use pipe::GivenUp;
 pub(crate) use poll::PollSlot;
 #[cfg(windows)]
 pub(crate) use process::Environment;
 pub(crate) use process::{CommandFlags, Processes};
-pub(crate) use signal::Signals;
+#[cfg(unix)]
+pub(crate) use signal::SIGNALS;
+pub(crate) use signal::{Kind, PendingSignals, Signals, check_number};
+pub(crate) use tcp::apply_options as apply_tcp_options;
 pub(crate) use timer::{Timers, nanoseconds};
 pub(crate) use udp::UdpSlot;
 pub(crate) use watcher::{Phase, Watchers};

@@ -1,4 +1,4 @@
-//! TCP: connections and listeners.
+//! TCP connections and listeners.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,52 +8,53 @@ use bitflags::bitflags;
 use poll_core::{Backend, Token};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive};
 
-use crate::callback::Once;
 use crate::handles::Handle;
+use crate::storage::InlineFnOnce;
 use crate::streams::{Connecting, Flags, Kind, Stream, StreamKey, StreamSlot};
-use crate::sys::{self, code};
+use crate::sys;
 use crate::system::interface_addresses;
 use crate::{Loop, error};
 
 bitflags! {
-    /// How a [`Tcp`] is bound.
+    /// Options of [`Tcp::bind`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-    pub struct BindFlags: u8 {
-        /// An IPv6 address takes no IPv4 connections.
+    pub struct TcpBindFlags: u8 {
+        /// An IPv6 listener does not accept IPv4 connections.
         const IPV6_ONLY = 1;
-        /// Others may bind the same port, and the kernel spreads connections over them. Where
-        /// it does not, this is `Unsupported`.
+        /// Several sockets that set this flag may bind the same port, and the kernel distributes
+        /// connections among them. `Unsupported` where the kernel does not.
         const REUSE_PORT = 2;
     }
 }
 
-/// How a connection is probed when it is silent: see [`Tcp::set_keepalive`].
+/// The keepalive probes of a connection: see [`Tcp::set_keepalive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Keepalive {
-    /// How long it is silent before the first probe.
+    /// The idle time before the first probe.
     pub idle: Duration,
-    /// How long between probes.
+    /// The time between probes.
     pub interval: Duration,
-    /// How many unanswered probes end the connection. Older Windows and OpenBSD have one number
-    /// for all connections, OpenBSD one interval too.
+    /// The number of unanswered probes that end the connection. Ignored by Windows before version
+    /// 1703 and by OpenBSD, which have a system-wide count; OpenBSD ignores the interval as well.
     pub count: u32,
 }
 
 impl Keepalive {
-    /// The first probe after `idle`, then one a second, ten in all.
+    /// The first probe after `idle`, then one per second, ten in total.
     pub const fn after(idle: Duration) -> Keepalive {
         Keepalive { idle, interval: Duration::from_secs(1), count: 10 }
     }
 }
 
-/// A TCP connection, or a listener for them. A [`Stream`].
+/// A TCP connection or listener: a [`Stream`].
 ///
 /// ```
-/// use uv_core::{BindFlags, Handle, Loop, RunMode, Stream, Tcp};
+/// use uv_core::{TcpBindFlags, Handle, Loop, RunMode, Stream, Tcp};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let server = Tcp::new(&mut lp);
-/// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), BindFlags::empty())?;
+/// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), TcpBindFlags::empty())?;
 /// server.listen(&mut lp, 128, |lp, server, _| {
 ///     let peer = server.accept(lp).unwrap();
 ///     peer.write(lp, "hello", |lp, peer, _, _| peer.close(lp).unwrap()).unwrap();
@@ -73,6 +74,7 @@ impl Keepalive {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_tcp_t")]
 pub struct Tcp(pub(crate) Token);
 
 impl StreamKey for Tcp {
@@ -80,19 +82,19 @@ impl StreamKey for Tcp {
         self.0
     }
 
-    fn from_stream_key(key: Token) -> Tcp {
+    fn from_stream_key<B: Backend>(_lp: &Loop<B>, key: Token) -> Tcp {
         Tcp(key)
     }
 
-    /// Listening without an address is on any port of all interfaces.
+    /// An unbound handle listens on all interfaces, on a port that the system chooses.
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        kept_back(slot)?;
+        deferred_bind_error(slot)?;
         make_socket(slot, Domain::IPV4)?;
         if cfg!(windows) {
             let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-            let socket = slot.socket.as_ref().ok_or_else(error::not_connected)?;
-            // Windows does not bind by itself; bound already, this is an error of no interest.
+            let socket = slot.socket.as_ref().ok_or_else(error::no_socket)?;
+            // `listen` does not bind on Windows. If the socket is bound, the error is ignored.
             let _ = socket.bind(&any.into());
         }
         Ok(())
@@ -102,25 +104,31 @@ impl StreamKey for Tcp {
 impl Stream for Tcp {}
 
 impl Tcp {
-    /// A handle that is not connected. The socket is made when it is known of which family.
+    /// A handle without a socket, which is created when the address family is known.
+    #[doc(alias = "uv_tcp_init")]
+    #[doc(alias = "uv_tcp_init_ex")]
+    #[must_use = "the handle exists until it is closed"]
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Tcp {
         Tcp(lp.new_stream(Kind::Tcp, None))
     }
 
-    /// Two handles that are connected to each other: by a Unix domain socket where there is
-    /// one, by a loopback connection otherwise.
+    /// Two handles that are connected to each other: Unix domain sockets where the system has
+    /// `socketpair`, else a loopback connection.
     ///
     /// # Errors
     ///
     /// The kernel's.
+    #[doc(alias = "uv_socketpair")]
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn pair<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Tcp, Tcp)> {
         let (one, other) = sys::socket_pair()?;
-        let mut open = |socket: Socket| Tcp(lp.new_stream(Kind::Tcp, Some(socket.into())));
-        Ok((open(one), open(other)))
+        let one = Tcp(lp.new_stream(Kind::Tcp, Some(one.into())));
+        Ok((one, Tcp(lp.new_stream(Kind::Tcp, Some(other.into())))))
     }
 
-    /// Takes over a socket that exists: a `std` stream or listener, or one made elsewhere. It
-    /// is made non-blocking.
+    /// Takes over an existing socket, such as a `std` stream or listener, and makes it
+    /// non-blocking.
     ///
     /// ```
     /// use uv_core::{Loop, Tcp};
@@ -135,8 +143,9 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `ResourceBusy` if
-    /// it has a socket. The socket is closed then.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EBUSY` if it has a
+    /// socket. The given socket is closed then.
+    #[doc(alias = "uv_tcp_open")]
     pub fn open<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -144,8 +153,7 @@ impl Tcp {
     ) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
         if slot.socket.is_some() {
-            let why = "the handle has a socket already";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            return Err(error::busy());
         }
         let socket = Socket::from(socket.into());
         socket.set_nonblocking(true)?;
@@ -153,50 +161,86 @@ impl Tcp {
         adopt(slot, socket)
     }
 
-    /// Binds to an address, whose port may be 0 for any that is free.
+    /// Uses a socket that is not connected: to bind, to connect or to listen with a socket whose
+    /// options were set before.
     ///
-    /// An address in use is not an error here but where it matters: of
-    /// [`listen`](Stream::listen), [`connect`](Tcp::connect) and
-    /// [`local_addr`](Tcp::local_addr). On Unix, addresses that only closed connections still
-    /// hold count as free (`SO_REUSEADDR`). A link-local address of IPv6 that does not say on
-    /// which link is on the first that has one.
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use std::net::TcpListener;
+    /// use uv_core::{Loop, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// tcp.open_unconnected(&mut lp, TcpListener::bind("127.0.0.1:0")?)?;
+    /// assert!(!tcp.is_readable(&lp));
+    /// tcp.listen(&mut lp, 16, |_, _, _| {})?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing or its socket is of
-    /// another family or bound already, `Unsupported` for `REUSE_PORT` where the kernel does
-    /// not spread connections, and the kernel's own.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EBUSY` if it has a
+    /// socket, and the kernel's. The socket is closed then.
+    #[doc(alias = "uv_tcp_init_ex")]
+    pub fn open_unconnected<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        socket: impl Into<sys::OwnedSocket>,
+    ) -> io::Result<()> {
+        let slot = lp.streams.open(self.0)?;
+        if slot.socket.is_some() {
+            return Err(error::busy());
+        }
+        let socket = Socket::from(socket.into());
+        socket.set_nonblocking(true)?;
+        adopt(slot, socket)
+    }
+
+    /// Binds to an address; for port 0 the system chooses a port.
+    ///
+    /// An address in use is not an error here: [`listen`](Stream::listen),
+    /// [`connect`](Tcp::connect) and [`local_addr`](Tcp::local_addr) report it. On Unix, an
+    /// address that only connections in `TIME_WAIT` hold is free (`SO_REUSEADDR`). An IPv6
+    /// link-local address without a scope gets the scope of the first interface that has a
+    /// link-local address.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key; `InvalidInput` if the handle is closing, or its socket is bound
+    /// or of another family; `Unsupported` for `REUSE_PORT` where the kernel does not distribute
+    /// connections; the kernel's errors.
+    #[doc(alias = "uv_tcp_bind")]
     pub fn bind<B: Backend>(
         self,
         lp: &mut Loop<B>,
         address: SocketAddr,
-        flags: BindFlags,
+        flags: TcpBindFlags,
     ) -> io::Result<()> {
         let address = scoped(address);
         let slot = lp.streams.open(self.0)?;
-        if flags.contains(BindFlags::IPV6_ONLY) && !address.is_ipv6() {
-            let why = "an IPv4 address cannot be for IPv6 only";
+        if flags.contains(TcpBindFlags::IPV6_ONLY) && !address.is_ipv6() {
+            let why = "an IPv4 address cannot be bound with IPV6_ONLY";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         make_socket(slot, Domain::for_address(address))?;
-        let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
+        let Some(socket) = &slot.socket else { return Err(error::no_socket()) };
         if cfg!(unix) {
             socket.set_reuse_address(true)?;
         }
-        if flags.contains(BindFlags::REUSE_PORT) {
+        if flags.contains(TcpBindFlags::REUSE_PORT) {
             sys::reuse_port(socket)?;
         }
         if address.is_ipv6() {
-            socket.set_only_v6(flags.contains(BindFlags::IPV6_ONLY))?;
+            socket.set_only_v6(flags.contains(TcpBindFlags::IPV6_ONLY))?;
         }
         let bound = socket.bind(&address.into());
         let in_use = matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
-        let kept_back = bound.as_ref().err().filter(|_| in_use).and_then(io::Error::raw_os_error);
-        if in_use || slot.errands.is_some() {
-            if let Some(errands) = lp.streams.errands(self.0) {
-                errands.bind_error = kept_back;
+        let deferred = bound.as_ref().err().filter(|_| in_use).and_then(io::Error::raw_os_error);
+        if in_use || slot.rare.is_some() {
+            if let Some(rare) = lp.streams.rare(self.0) {
+                rare.bind_error = deferred;
             }
-            lp.streams.end_errand(self.0);
+            lp.streams.release_rare_state(self.0);
         }
         match bound {
             Err(_) if in_use => Ok(()),
@@ -207,15 +251,16 @@ impl Tcp {
         }
     }
 
-    /// Connects, and calls back when that has succeeded or failed. Writes may be queued
-    /// meanwhile. Of link-local addresses the same is true as for [`bind`](Tcp::bind).
+    /// Connects, and calls back after success or failure. Writes may be queued meanwhile.
+    /// Link-local addresses are treated as by [`bind`](Tcp::bind).
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `AlreadyExists` if
-    /// it is connecting, and what the kernel knows at once, except that nobody listens: that
-    /// is told by the callback. Where the backend connects by itself, all is told by the
-    /// callback that the kernel has to be asked for. Connecting a connection is `EISCONN`.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EALREADY` if it is
+    /// connecting, `EISCONN` if it is connected, and the errors that the kernel reports
+    /// immediately, except `ConnectionRefused`, which the callback gets. On a backend that
+    /// performs connects, the callback gets all errors of the kernel.
+    #[doc(alias = "uv_tcp_connect")]
     pub fn connect<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -224,24 +269,24 @@ impl Tcp {
     ) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
         if slot.flags.contains(Flags::CONNECTING) {
-            return Err(error::already("the stream is connecting"));
+            return Err(error::already());
         }
-        // Linux lets the first repeated connect pass, to whatever address, and does nothing.
+        // Linux accepts the first repeated connect, to any address, and does nothing.
         if slot.socket.as_ref().is_some_and(|socket| socket.peer_addr().is_ok()) {
-            return Err(io::Error::from_raw_os_error(code::EISCONN));
+            return Err(error::is_connected());
         }
-        let connecting = match kept_back(slot) {
+        let connecting = match deferred_bind_error(slot) {
             Err(error) => Connecting::Known(Err(error)),
             Ok(()) => {
                 make_socket(slot, Domain::for_address(address))?;
                 Connecting::To(reachable(scoped(address)).into())
             }
         };
-        let told = move |lp: &mut Loop<B>, (key, result)| callback(lp, Tcp(key), result);
-        lp.begin_connect(self.0, connecting, Once::new(told))
+        let connected = move |lp: &mut Loop<B>, (key, result)| callback(lp, Tcp(key), result);
+        lp.begin_connect(self.0, connecting, InlineFnOnce::new(connected))
     }
 
-    /// Sends small writes at once (`TCP_NODELAY`), or lets them wait for company.
+    /// Disables Nagle's algorithm (`TCP_NODELAY`), which delays small writes, or enables it.
     ///
     /// ```
     /// use uv_core::{Loop, Tcp};
@@ -249,7 +294,7 @@ impl Tcp {
     /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     /// let mut lp = Loop::with_default_backend()?;
     /// let tcp = Tcp::new(&mut lp);
-    /// tcp.set_nodelay(&mut lp, true)?; // Before there is a socket, or after.
+    /// tcp.set_nodelay(&mut lp, true)?; // Before or after the socket exists.
     /// tcp.connect(&mut lp, listener.local_addr()?, |_, _, _| {})?;
     /// tcp.set_nodelay(&mut lp, false)?;
     /// # std::io::Result::Ok(())
@@ -257,14 +302,16 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the kernel's.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the kernel's
+    /// errors.
+    #[doc(alias = "uv_tcp_nodelay")]
     pub fn set_nodelay<B: Backend>(self, lp: &mut Loop<B>, nodelay: bool) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
         slot.flags.set(Flags::NODELAY, nodelay);
         slot.socket.as_ref().map_or(Ok(()), |socket| socket.set_tcp_nodelay(nodelay))
     }
 
-    /// Probes a silent connection, so that a peer that is gone is noticed; `None` does not.
+    /// Probes an idle connection to detect a dead peer; `None` disables the probes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -278,8 +325,10 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing or a time is less
-    /// than a second, and the kernel's.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing or a time is less than
+    /// a second, and the kernel's errors.
+    #[doc(alias = "uv_tcp_keepalive")]
+    #[doc(alias = "uv_tcp_keepalive_ex")]
     pub fn set_keepalive<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -289,21 +338,21 @@ impl Tcp {
         if let Some(keepalive) = keepalive
             && (keepalive.idle.as_secs() == 0 || keepalive.interval.as_secs() == 0)
         {
-            let why = "keepalive counts in seconds, from one";
+            let why = "keepalive times must be at least one second";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         if let Some(socket) = &slot.socket {
             return set_keepalive(socket, keepalive);
         }
-        if let Some(errands) = lp.streams.errands(self.0) {
-            errands.keepalive = keepalive;
+        if let Some(rare) = lp.streams.rare(self.0) {
+            rare.keepalive = keepalive;
         }
-        lp.streams.end_errand(self.0);
+        lp.streams.release_rare_state(self.0);
         Ok(())
     }
 
-    /// Does nothing, for programs that were written for libuv: how many accepts are in flight
-    /// at once is up to the backend.
+    /// Does nothing; for programs ported from libuv. The backend determines the number of accepts
+    /// in flight.
     ///
     /// ```
     /// use uv_core::{Loop, Tcp};
@@ -317,6 +366,7 @@ impl Tcp {
     /// # Errors
     ///
     /// `NotFound` for a stale key.
+    #[doc(alias = "uv_tcp_simultaneous_accepts")]
     pub fn set_simultaneous_accepts<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -329,12 +379,13 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `NotConnected` without a socket, an error of
-    /// [`bind`](Tcp::bind) that was kept back, and the kernel's.
+    /// `NotFound` for a stale key, `EBADF` without a socket, the deferred error of
+    /// [`bind`](Tcp::bind), and the kernel's errors.
+    #[doc(alias = "uv_tcp_getsockname")]
     pub fn local_addr<B: Backend>(self, lp: &Loop<B>) -> io::Result<SocketAddr> {
         let slot = lp.streams.slots.get(self.0).ok_or_else(error::stale)?;
-        kept_back(slot)?;
-        internet(slot.socket.as_ref().ok_or_else(error::not_connected)?.local_addr()?)
+        deferred_bind_error(slot)?;
+        internet(slot.socket.as_ref().ok_or_else(error::no_socket)?.local_addr()?)
     }
 
     /// The address of the peer.
@@ -354,14 +405,14 @@ impl Tcp {
     /// # Errors
     ///
     /// As [`local_addr`](Tcp::local_addr), and `NotConnected` without a peer.
+    #[doc(alias = "uv_tcp_getpeername")]
     pub fn peer_addr<B: Backend>(self, lp: &Loop<B>) -> io::Result<SocketAddr> {
         let slot = lp.streams.slots.get(self.0).ok_or_else(error::stale)?;
-        kept_back(slot)?;
-        internet(slot.socket.as_ref().ok_or_else(error::not_connected)?.peer_addr()?)
+        deferred_bind_error(slot)?;
+        internet(slot.socket.as_ref().ok_or_else(error::no_socket)?.peer_addr()?)
     }
 
-    /// As [`close`](Handle::close), but the peer sees the connection reset, and what was not
-    /// sent is dropped.
+    /// As [`close`](Handle::close), but resets the connection (`RST`) and discards unsent data.
     ///
     /// ```
     /// use std::io::{ErrorKind, Read};
@@ -382,7 +433,9 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// As [`close`](Handle::close), and `InvalidInput` while it is being shut down.
+    /// As [`close`](Handle::close), `InvalidInput` while it is being shut down, and `EBADF`
+    /// (`WSAEBADF`) without a socket. The handle stays open then.
+    #[doc(alias = "uv_tcp_close_reset")]
     pub fn close_reset<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         self.prepare_reset(lp)?;
         self.close(lp)
@@ -396,7 +449,7 @@ impl Tcp {
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let (tcp, _other) = Tcp::pair(&mut lp)?;
-    /// tcp.close_reset_with(&mut lp, |_, _| println!("no trace is left"))?;
+    /// tcp.close_reset_with(&mut lp, |_, _| println!("reset"))?;
     /// lp.run(RunMode::Default)?;
     /// # std::io::Result::Ok(())
     /// ```
@@ -404,6 +457,7 @@ impl Tcp {
     /// # Errors
     ///
     /// As [`close_reset`](Tcp::close_reset).
+    #[doc(alias = "uv_tcp_close_reset")]
     pub fn close_reset_with<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -419,18 +473,17 @@ impl Tcp {
             let why = "a connection that is being shut down cannot be reset";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let Some(socket) = &slot.socket else { return Ok(()) };
-        socket.set_linger(Some(Duration::ZERO))
+        slot.socket.as_ref().ok_or_else(error::no_socket)?.set_linger(Some(Duration::ZERO))
     }
 }
 
-/// The error of `bind` that is told now.
-fn kept_back<B: Backend>(slot: &StreamSlot<B>) -> io::Result<()> {
-    let code = slot.errands.as_ref().and_then(|errands| errands.bind_error);
+/// Returns the error of `bind` that was deferred (address in use).
+fn deferred_bind_error<B: Backend>(slot: &StreamSlot<B>) -> io::Result<()> {
+    let code = slot.rare.as_ref().and_then(|rare| rare.bind_error);
     code.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
 }
 
-/// Makes the socket, if there is none.
+/// Creates the socket, if there is none.
 fn make_socket<B: Backend>(slot: &mut StreamSlot<B>, domain: Domain) -> io::Result<()> {
     if slot.socket.is_some() {
         return Ok(());
@@ -438,16 +491,25 @@ fn make_socket<B: Backend>(slot: &mut StreamSlot<B>, domain: Domain) -> io::Resu
     adopt(slot, sys::stream_socket(domain)?)
 }
 
-/// Takes a socket, and tells it what was said before it was there.
+/// Takes over a socket, and applies the options that were set before it existed.
 fn adopt<B: Backend>(slot: &mut StreamSlot<B>, socket: Socket) -> io::Result<()> {
+    apply_options(slot, &socket)?;
+    slot.socket = Some(socket.into());
+    Ok(())
+}
+
+/// Applies the options that were set before the socket existed.
+pub(crate) fn apply_options<B: Backend>(
+    slot: &mut StreamSlot<B>,
+    socket: &Socket,
+) -> io::Result<()> {
     if slot.flags.contains(Flags::NODELAY) {
         socket.set_tcp_nodelay(true)?;
     }
-    let keepalive = slot.errands.as_mut().and_then(|errands| errands.keepalive.take());
+    let keepalive = slot.rare.as_mut().and_then(|rare| rare.keepalive.take());
     if keepalive.is_some() {
-        set_keepalive(&socket, keepalive)?;
+        set_keepalive(socket, keepalive)?;
     }
-    slot.socket = Some(socket.into());
     Ok(())
 }
 
@@ -458,12 +520,12 @@ fn set_keepalive(socket: &Socket, keepalive: Option<Keepalive>) -> io::Result<()
     let params = TcpKeepalive::new().with_time(idle);
     cfg_if::cfg_if! {
         if #[cfg(target_os = "openbsd")] {
-            let _ = (interval, count); // It has one interval and one count for all.
+            let _ = (interval, count); // Both are system-wide on OpenBSD.
             socket.set_tcp_keepalive(&params)
         } else {
             let params = params.with_interval(interval);
             match socket.set_tcp_keepalive(&params.clone().with_retries(count)) {
-                // Windows before version 1703, and Wine, have one count for all.
+                // Windows before version 1703, and Wine, have a system-wide count.
                 Err(_) if cfg!(windows) => socket.set_tcp_keepalive(&params),
                 result => result,
             }
@@ -471,8 +533,8 @@ fn set_keepalive(socket: &Socket, keepalive: Option<Keepalive>) -> io::Result<()
     }
 }
 
-/// A link-local address means something on one link only. If none is said, it is the first
-/// that has such an address of its own.
+/// Adds a scope to a link-local address without one: that of the first interface with a
+/// link-local address.
 fn scoped(mut address: SocketAddr) -> SocketAddr {
     if let SocketAddr::V6(address) = &mut address
         && address.scope_id() == 0
@@ -484,7 +546,7 @@ fn scoped(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// The link of the first address of this machine that is link-local.
+/// The scope of this machine's first link-local address.
 fn link_local_scope() -> Option<u32> {
     let mut own = interface_addresses().ok()?.into_iter();
     own.find_map(|own| match own.address {
@@ -493,7 +555,7 @@ fn link_local_scope() -> Option<u32> {
     })
 }
 
-/// Connecting to no address in particular means this machine. Windows does not know that.
+/// Replaces the unspecified address by loopback on Windows, where connecting to it fails.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if cfg!(windows) && address.ip().is_unspecified() {
         match &mut address {
@@ -505,6 +567,6 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 }
 
 fn internet(address: SockAddr) -> io::Result<SocketAddr> {
-    let why = "the socket has no internet address";
+    let why = "the address of the socket is neither IPv4 nor IPv6";
     address.as_socket().ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, why))
 }

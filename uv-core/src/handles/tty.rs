@@ -1,4 +1,4 @@
-//! Terminals.
+//! Terminal handles.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::streams::{Flags, Kind, Stream, StreamKey};
 use crate::sys::{self, AsDescriptor, Terminal};
 use crate::{Loop, error};
 
-/// A terminal, to read or to write. A [`Stream`].
+/// A terminal that is read or written as a [`Stream`].
 ///
 /// ```
 /// use uv_core::{Handle, Loop, RunMode, Stream, Tty, TtyMode};
@@ -21,7 +21,7 @@ use crate::{Loop, error};
 /// tty.read_start(&mut lp, |lp, tty, keys| {
 ///     println!("{keys:?}\r");
 ///     if keys.map_or(true, |keys| keys.is_empty() || keys == b"q") {
-///         tty.close(lp).unwrap(); // The terminal is as it was before.
+///         tty.close(lp).unwrap(); // Restores the mode of the terminal.
 ///     }
 /// })?;
 /// # tty.close(&mut lp)?;
@@ -29,30 +29,33 @@ use crate::{Loop, error};
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// On Unix the terminal is opened anew, so that the descriptor that it was made from stays as
-/// it is: others who have it, such as the shell, are not disturbed. Where that is not possible
-/// (the master of a pseudo-terminal, a terminal of another user), the stream's own calls wait,
-/// as if [`set_blocking`](Stream::set_blocking) had been called.
+/// On Unix the terminal is reopened by name, so that the given descriptor stays blocking for the
+/// processes that share it, such as the shell. Where that is not possible (the master of a
+/// pseudo-terminal, a terminal of another user), the stream uses blocking calls, as after
+/// [`set_blocking`](Stream::set_blocking).
 ///
-/// On Windows a console is read by a thread, and written at once by the thread of the loop;
-/// both speak UTF-8.
+/// On Windows a thread reads the console, and the thread of the loop writes to it synchronously;
+/// both use UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_tty_t")]
 pub struct Tty(pub(crate) Token);
 
-/// How a terminal treats what is typed and shown: see [`Tty::set_mode`].
+/// The line discipline of a terminal: see [`Tty::set_mode`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[doc(alias = "uv_tty_mode_t")]
 pub enum TtyMode {
-    /// As it was when the handle was made: usually, line by line with an echo.
+    /// The mode at the creation of the handle: usually line by line with echo.
     #[default]
     Normal,
-    /// Keys come as they are typed, without an echo; Ctrl-C and its like are keys. Lines that
-    /// are written still begin at the left.
+    /// Each key is input immediately, without echo; Ctrl-C and similar keys raise no signal. A
+    /// newline in the output still returns the carriage.
     Raw,
-    /// Nothing is interpreted either way, for a terminal that is used as a wire. As
-    /// [`Raw`](TtyMode::Raw) on Windows.
+    /// Binary transfer: neither input nor output is processed. As [`Raw`](TtyMode::Raw) on
+    /// Windows.
     Io,
-    /// As [`Raw`](TtyMode::Raw); on Windows also keys that are no characters come, as the
-    /// escape sequences that Unix terminals send for them.
+    /// As [`Raw`](TtyMode::Raw); on Windows, keys that are not characters are input as the escape
+    /// sequences of Unix terminals.
     RawVt,
 }
 
@@ -76,9 +79,9 @@ pub enum TtyMode {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowSize {
-    /// How many fit side by side.
+    /// The width.
     pub columns: u16,
-    /// How many lines there are.
+    /// The height.
     pub rows: u16,
 }
 
@@ -87,13 +90,13 @@ impl StreamKey for Tty {
         self.0
     }
 
-    fn from_stream_key(key: Token) -> Tty {
+    fn from_stream_key<B: Backend>(_lp: &Loop<B>, key: Token) -> Tty {
         Tty(key)
     }
 
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         lp.streams.open(self.0)?;
-        let why = "nobody connects to a terminal";
+        let why = "a terminal cannot listen for connections";
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 }
@@ -101,13 +104,15 @@ impl StreamKey for Tty {
 impl Stream for Tty {}
 
 impl Tty {
-    /// A handle for a terminal that is open: standard input or output, usually. It can be read
-    /// or written if that can.
+    /// A handle for an open terminal, usually standard input or output. It is readable and
+    /// writable as far as the descriptor is.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if it is no terminal ([`guess_handle`] says what it is), and the
-    /// kernel's.
+    /// `InvalidInput` if the descriptor is not a terminal (see [`guess_handle`]), and the kernel's
+    /// errors.
+    #[doc(alias = "uv_tty_init")]
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>, terminal: &impl AsDescriptor) -> io::Result<Tty> {
         let Terminal { transport, readable, writable, blocking } = Terminal::open(terminal)?;
         let key = lp.new_stream(Kind::Tty, None);
@@ -119,57 +124,61 @@ impl Tty {
         Ok(Tty(key))
     }
 
-    /// Changes how the terminal treats what is typed and shown, for all who use it.
+    /// Sets the mode of the terminal, for all processes that use it.
     ///
-    /// Closing the handle changes it back, and so does dropping the loop, and `exit` on Unix.
-    /// Where neither happens, [`reset_mode`](Tty::reset_mode) does it.
+    /// The previous mode is restored when the handle is closed, when the loop is dropped, and on
+    /// Unix by `exit`. In other cases call [`reset_mode`](Tty::reset_mode).
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the system's.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the system's
+    /// errors.
+    #[doc(alias = "uv_tty_set_mode")]
     pub fn set_mode<B: Backend>(self, lp: &mut Loop<B>, mode: TtyMode) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
-        slot.socket.as_mut().ok_or_else(error::not_connected)?.set_mode(mode)
+        slot.socket.as_mut().ok_or_else(error::no_socket)?.set_mode(mode)
     }
 
-    /// The size of the window. [`Signal`](crate::Signal) tells of changes, as `SIGWINCH`.
+    /// The size of the window. A [`Signal`](crate::Signal) of `SIGWINCH` reports changes.
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the system's;
-    /// on Windows for a handle of the input.
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the system's
+    /// errors; on Windows also for a handle of the console's input.
+    #[doc(alias = "uv_tty_get_winsize")]
     pub fn window_size<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<WindowSize> {
         let slot = lp.streams.open(self.0)?;
-        slot.socket.as_ref().ok_or_else(error::not_connected)?.window_size()
+        slot.socket.as_ref().ok_or_else(error::no_socket)?.window_size()
     }
 
-    /// Makes all terminals whose mode this process has changed as they were before.
+    /// Restores the mode of all terminals that this process has changed.
     ///
-    /// For panic hooks and signal handlers that end the program: it takes no memory, and may
-    /// be called by any thread at any time.
+    /// For panic hooks and signal handlers that end the program: it is async-signal-safe,
+    /// allocates nothing, and may be called by any thread.
     ///
     /// ```
     /// use uv_core::Tty;
     ///
     /// let print = std::panic::take_hook();
     /// std::panic::set_hook(Box::new(move |info| {
-    ///     let _ = Tty::reset_mode(); // So that the message can be read.
+    ///     let _ = Tty::reset_mode(); // Raw mode would garble the message.
     ///     print(info);
     /// }));
     /// ```
     ///
     /// # Errors
     ///
-    /// The last of those that the system reports for a terminal; the others are restored.
+    /// The last error that the system reports for a terminal; the other terminals are restored.
+    #[doc(alias = "uv_tty_reset_mode")]
     pub fn reset_mode() -> io::Result<()> {
         sys::reset_mode()
     }
 }
 
-/// What a descriptor or handle is good for: see [`guess_handle`].
+/// The kind of handle that fits a descriptor: see [`guess_handle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Guess {
+pub enum HandleKind {
     /// A terminal: [`Tty`].
     Tty,
     /// A TCP socket: [`Tcp`](crate::Tcp).
@@ -178,23 +187,24 @@ pub enum Guess {
     Udp,
     /// A pipe, a FIFO or a Unix domain socket.
     Pipe,
-    /// A file, or a device that is no terminal, such as `/dev/null`.
+    /// A file, or a device that is not a terminal, such as `/dev/null`.
     File,
-    /// Something else.
+    /// Any other kind.
     Unknown,
 }
 
-/// Looks at what a descriptor (a handle on Windows) is, to know what to make of it. Mostly for
-/// standard input and output, which are whatever they were redirected to.
+/// Determines which kind of handle fits a descriptor (on Windows, a handle). Useful for the
+/// standard streams, which may be redirected.
 ///
 /// ```
-/// use uv_core::{Guess, guess_handle};
+/// use uv_core::{HandleKind, guess_handle};
 ///
 /// match guess_handle(&std::io::stdout()) {
-///     Guess::Tty => println!("somebody may be looking"),
-///     other => println!("going to a {other:?}"),
+///     HandleKind::Tty => println!("interactive"),
+///     other => println!("redirected to a {other:?}"),
 /// }
 /// ```
-pub fn guess_handle(descriptor: &impl AsDescriptor) -> Guess {
+#[doc(alias = "uv_guess_handle")]
+pub fn guess_handle(descriptor: &impl AsDescriptor) -> HandleKind {
     sys::guess(descriptor)
 }

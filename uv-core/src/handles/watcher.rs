@@ -1,13 +1,12 @@
-//! Idle, prepare and check watchers: call back once an iteration, each in its phase.
+//! Idle, prepare and check watchers: one callback per iteration, each in its phase.
 
 use std::io;
 
 use poll_core::{Backend, Token};
 
-use crate::arena::Arena;
-use crate::callback::Repeated;
+use crate::event_loop::exchange;
 use crate::handles::{AnyHandle, Base};
-use crate::queue::RunQueue;
+use crate::storage::{Arena, InlineFnMut, RunQueue, Seed};
 use crate::{Loop, error};
 
 /// The watchers of one phase.
@@ -21,23 +20,21 @@ pub(crate) struct Watchers<B: Backend> {
 pub(crate) struct WatcherSlot<B: Backend> {
     pub(crate) base: Base,
     /// `None` while stopped, and while the callback runs.
-    callback: Option<Repeated<B, Token>>,
-}
-
-impl<B: Backend> Default for Watchers<B> {
-    fn default() -> Self {
-        Watchers { slots: Arena::default(), queue: RunQueue::default() }
-    }
+    callback: Option<InlineFnMut<B, Token>>,
 }
 
 impl<B: Backend> Watchers<B> {
+    pub(crate) fn new(seed: Seed) -> Watchers<B> {
+        Watchers { slots: Arena::new(seed), queue: RunQueue::default() }
+    }
+
     #[inline]
     pub(crate) fn any_started(&self) -> bool {
         !self.queue.is_empty()
     }
 }
 
-/// Which watchers.
+/// The phase of a watcher.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Phase {
     Idle,
@@ -46,42 +43,48 @@ pub(crate) enum Phase {
 }
 
 macro_rules! watchers {
-    ($($(#[$doc:meta])* $kind:ident;)*) => { $(
+    ($($(#[$doc:meta])* $kind:ident $init:literal $start:literal $stop:literal;)*) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct $kind(pub(crate) Token);
 
         impl $kind {
             /// A watcher that is not started.
+            #[doc(alias = $init)]
+            #[must_use = "the handle exists until it is closed"]
+            #[cfg_attr(feature = "origins", track_caller)]
             pub fn new<B: Backend>(lp: &mut Loop<B>) -> $kind {
                 let slot = WatcherSlot { base: lp.new_base(), callback: None };
                 $kind(lp.watchers[Phase::$kind as usize].slots.insert(slot))
             }
 
-            /// Calls `callback` in every iteration, before the watchers of this phase that
-            /// were started earlier. Started from a callback of the same phase, it runs
-            /// from the next iteration on.
+            /// Calls `callback` in every iteration. The watcher that was started last runs first.
+            /// A watcher that is started by a callback of the same phase runs from the next
+            /// iteration on.
             ///
-            /// A watcher that is started already stays as it is and keeps the callback it
-            /// has.
+            /// Does nothing to a started watcher, which keeps its callback.
             ///
             /// # Errors
             ///
             /// `NotFound` for a stale key, `InvalidInput` if the watcher is closing.
+            #[doc(alias = $start)]
             pub fn start<B: Backend>(
                 self,
                 lp: &mut Loop<B>,
                 mut callback: impl FnMut(&mut Loop<B>, $kind) + 'static,
             ) -> io::Result<()> {
                 let callback = move |lp: &mut Loop<B>, key| callback(lp, $kind(key));
-                start(lp, Phase::$kind, self.0, || Repeated::new(callback))
+                // A callback that is refused is dropped as one of the loop's: a panic in its
+                // destructor does not unwind.
+                start(lp, Phase::$kind, self.0, InlineFnMut::new(callback))
             }
 
-            /// Stops the watcher, and drops its callback. A stopped one stays so.
+            /// Stops the watcher and drops its callback. Does nothing to a stopped watcher.
             ///
             /// # Errors
             ///
             /// `NotFound` for a stale key.
+            #[doc(alias = $stop)]
             pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
                 stop(lp, Phase::$kind, self.0)
             }
@@ -90,25 +93,25 @@ macro_rules! watchers {
 }
 
 watchers! {
-    /// Calls back once an iteration, before the loop polls; and the loop does not block
-    /// while one is active.
+    /// Calls back once per iteration before the prepare watchers. While one is active, the poll
+    /// does not block.
     ///
     /// ```
     /// use uv_core::{Idle, Loop, RunMode};
     ///
     /// let mut lp = Loop::with_default_backend()?;
-    /// let (idle, mut turns) = (Idle::new(&mut lp), 0);
+    /// let (idle, mut iterations) = (Idle::new(&mut lp), 0);
     /// idle.start(&mut lp, move |lp, idle| {
-    ///     turns += 1;
-    ///     if turns == 10 {
+    ///     iterations += 1;
+    ///     if iterations == 10 {
     ///         idle.stop(lp).unwrap();
     ///     }
     /// })?;
     /// lp.run(RunMode::Default)?;
     /// # std::io::Result::Ok(())
     /// ```
-    Idle;
-    /// Calls back once an iteration, right before the loop polls.
+    Idle "uv_idle_init" "uv_idle_start" "uv_idle_stop";
+    /// Calls back once per iteration, immediately before the poll.
     ///
     /// ```
     /// use uv_core::{Loop, Prepare, RunMode};
@@ -123,8 +126,8 @@ watchers! {
     /// assert!(!alive);
     /// # std::io::Result::Ok(())
     /// ```
-    Prepare;
-    /// Calls back once an iteration, right after the loop has polled.
+    Prepare "uv_prepare_init" "uv_prepare_start" "uv_prepare_stop";
+    /// Calls back once per iteration, immediately after the poll.
     ///
     /// ```
     /// use uv_core::{Check, Loop, RunMode};
@@ -139,14 +142,14 @@ watchers! {
     /// assert!(!alive);
     /// # std::io::Result::Ok(())
     /// ```
-    Check;
+    Check "uv_check_init" "uv_check_start" "uv_check_stop";
 }
 
 fn start<B: Backend>(
     lp: &mut Loop<B>,
     phase: Phase,
     key: Token,
-    callback: impl FnOnce() -> Repeated<B, Token>,
+    callback: InlineFnMut<B, Token>,
 ) -> io::Result<()> {
     let watchers = &mut lp.watchers[phase as usize];
     let slot = watchers.slots.get_mut(key).ok_or_else(error::stale)?;
@@ -154,7 +157,7 @@ fn start<B: Backend>(
         return Err(error::closing());
     }
     if !slot.base.is_active() {
-        slot.callback = Some(callback());
+        slot.callback = Some(callback);
         slot.base.start(&mut lp.active_handles);
         watchers.queue.push_front(key.index());
     }
@@ -167,7 +170,7 @@ fn stop<B: Backend>(lp: &mut Loop<B>, phase: Phase, key: Token) -> io::Result<()
     if slot.base.is_active() {
         slot.base.stop(&mut lp.active_handles);
         watchers.queue.remove(key.index());
-        // Last: dropping what it captured may be anything.
+        // Last: destructors of the captured values may do anything.
         drop(slot.callback.take());
     }
     Ok(())
@@ -182,7 +185,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    // Most loops have no watchers, and look at all three phases in every turn.
+    // Out of line: most loops have no watchers, and check all three phases in every iteration.
     #[inline(never)]
     fn run_started(&mut self, phase: Phase) {
         let mut next = self.watchers[phase as usize].queue.begin_round();
@@ -196,15 +199,20 @@ impl<B: Backend> Loop<B> {
     fn run_watcher(&mut self, phase: Phase, index: u32) {
         let slots = &mut self.watchers[phase as usize].slots;
         let Some((key, slot)) = slots.at_mut(index) else { return };
-        let Some(mut callback) = slot.callback.take() else { return };
+        let Some(mut callback) = slot.callback.take() else {
+            // An exchange of loops has lost the callback.
+            return drop(stop(self, phase, key));
+        };
         self.call_with(&mut callback, key, (phase, key), |lp, (phase, key)| {
             drop(stop(lp, phase, key));
         });
-        // Put back only if it was neither stopped nor started anew meanwhile.
-        if let Some(slot) = self.watchers[phase as usize].slots.get_mut(key)
-            && slot.base.is_active()
-        {
-            slot.callback.get_or_insert(callback);
+        // Restored unless the callback has stopped or restarted the watcher.
+        match self.watchers[phase as usize].slots.get_mut(key) {
+            Some(slot) if slot.base.is_active() => {
+                slot.callback.get_or_insert(callback);
+            }
+            Some(_) => {}
+            None => exchange::note(),
         }
     }
 }

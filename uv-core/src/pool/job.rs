@@ -1,24 +1,24 @@
 //! A job: the memory that carries a closure to a worker and its result back.
 //!
-//! Jobs are blocks of fixed size that a loop uses again and again. A block holds the
-//! closure until it has run, then its result; what does not fit is boxed.
+//! Jobs are blocks of fixed size that a loop reuses. The inline storage of a block holds the
+//! closure until it has run, then its result; larger values are boxed.
 //!
 //! ```text
-//!             a worker takes it            has run it
-//!   QUEUED ───────────────────▶ RUNNING ─────────────▶ DONE     the room holds the result
-//!     │ the loop cancels it
-//!     └───────────────────────▶ CANCELLED                       the room is empty
+//!          taken by a worker           has run
+//!   QUEUED ─────────────────▶ RUNNING ─────────▶ DONE     the storage holds the result
+//!     │ cancelled by the loop
+//!     └─────────────────────▶ CANCELLED                   the storage is empty
 //! ```
 //!
-//! Two hold a job: the loop whose request it is, and the pool until it has been taken
-//! from the queue and handed back. The last to let go frees it, or uses it again.
+//! A job has up to two holders: the loop with the request, and the pool until a worker has taken
+//! the job from the queue and returned it. The last holder frees it or reuses it.
 //!
-//! A job that is a [`Task`] keeps it in its room all the time, whatever its state. Instead of
-//! the pool the backend may perform it; then the loop alone holds the job:
+//! A job with a [`Task`] keeps it in the storage in every state. A backend may perform the task
+//! instead of the pool; then the loop is the only holder:
 //!
 //! ```text
-//!             the backend takes it
-//!   LENT ───────────────────────▶ SUBMITTED ──▶ (the loop takes the task out)
+//!          accepted by the backend
+//!   LENT ──────────────────────────▶ SUBMITTED ──▶ (the loop takes the task out)
 //! ```
 
 #![allow(unsafe_code)]
@@ -26,114 +26,118 @@
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use poll_core::{Op, Token};
 
-use super::home::Home;
-use super::queue::Lane;
+use super::completion_queue::CompletionQueue;
+use super::queue::WorkKind;
 use super::task::{Running, Task};
+use crate::storage::{self, contain};
+use crate::sync::{AtomicPtr, AtomicU8};
 
-/// Where a closure or its result lives, or a task: as large as one that asks about a file.
-type Room = MaybeUninit<[u64; 55]>;
+/// The inline storage of a job, large enough for the task of [`fs::stat`](crate::fs::stat()).
+type Words = [u64; 55];
+type InlineStorage = storage::InlineStorage<Words>;
 
-/// True if a `V` lives in the room itself; else its box does.
+/// True if a `V` is stored in place; otherwise its box is.
 const fn fits<V>() -> bool {
-    size_of::<V>() <= size_of::<Room>() && align_of::<V>() <= align_of::<Room>()
+    storage::fits::<V, Words>()
 }
 
-/// True if such a task costs no allocation.
+/// True if such a task needs no allocation.
 pub(crate) const fn fits_task<A: Task>() -> bool {
     fits::<Running<A>>()
 }
 
-/// Puts a value into an empty room.
+/// Moves a value into empty storage.
 ///
 /// # Safety
 ///
-/// `room` is valid and nobody else uses it.
-unsafe fn put<V>(room: *mut Room, value: V) {
+/// `storage` is valid for writes, and nothing else uses it during the call.
+unsafe fn put<V>(storage: *mut InlineStorage, value: V) {
     if fits::<V>() {
-        // SAFETY: it fits; the caller's promise.
-        unsafe { room.cast::<V>().write(value) }
+        // SAFETY: a `V` fits, and the caller guarantees exclusive access.
+        unsafe { storage.cast::<V>().write(value) }
     } else {
-        // SAFETY: a pointer fits; the caller's promise.
-        unsafe { room.cast::<Box<V>>().write(Box::new(value)) }
+        // SAFETY: a box fits, and the caller guarantees exclusive access.
+        unsafe { storage.cast::<Box<V>>().write(Box::new(value)) }
     }
 }
 
-/// Takes the value out of a room.
+/// Moves the value out of the storage.
 ///
 /// # Safety
 ///
-/// `room` is valid, holds a `V` that [`put`] put there, and nobody else uses it.
-unsafe fn take<V>(room: *mut Room) -> V {
+/// `storage` holds a `V` that [`put`] has stored, and nothing else uses it.
+unsafe fn take<V>(storage: *mut InlineStorage) -> V {
     if fits::<V>() {
-        // SAFETY: the caller's promise.
-        unsafe { room.cast::<V>().read() }
+        // SAFETY: `put` has stored a `V` in place, by the caller's guarantee.
+        unsafe { storage.cast::<V>().read() }
     } else {
-        // SAFETY: the caller's promise.
-        *unsafe { room.cast::<Box<V>>().read() }
+        // SAFETY: `put` has stored a box of a `V`, by the caller's guarantee.
+        *unsafe { storage.cast::<Box<V>>().read() }
     }
 }
 
-/// Where the value in a room is.
+/// The address of the stored value.
 ///
 /// # Safety
 ///
-/// `room` is valid and holds a `V` that [`put`] put there.
-unsafe fn place<V>(room: *mut Room) -> *mut V {
+/// `storage` holds a `V` that [`put`] has stored.
+unsafe fn locate<V>(storage: *mut InlineStorage) -> *mut V {
     if fits::<V>() {
-        return room.cast();
+        return storage.cast();
     }
-    // SAFETY: the caller's promise: a box of a `V` is in the room.
-    unsafe { room.cast::<*mut V>().read() }
+    // SAFETY: `put` has stored a box of a `V`, which is a pointer to it.
+    unsafe { storage.cast::<*mut V>().read() }
 }
 
-/// What can be done with a job whose types are forgotten.
-struct Deeds {
-    /// Replaces the closure by its result; does the task.
-    run: unsafe fn(*mut Room),
-    /// Drops the closure; leaves the task.
-    cancel: unsafe fn(*mut Room),
-    /// Drops what is left in the room, after the job has run or if it never will.
-    drop_done: unsafe fn(*mut Room),
-    drop_undone: unsafe fn(*mut Room),
-    at_once: unsafe fn(*mut Room) -> bool,
-    is_brief: unsafe fn(*mut Room) -> bool,
-    op: unsafe fn(*mut Room) -> Option<Op>,
-    submitted: unsafe fn(*mut Room),
-    step: unsafe fn(*mut Room, Result<usize, i32>) -> bool,
+/// The operations on the stored value of a job, whose type is erased.
+struct VTable {
+    /// Replaces the closure by its result; performs the task.
+    run: unsafe fn(*mut InlineStorage),
+    /// Drops the closure; keeps the task.
+    cancel: unsafe fn(*mut InlineStorage),
+    /// Drops the result, or the task.
+    drop_done: unsafe fn(*mut InlineStorage),
+    /// Drops the task of a cancelled job.
+    drop_cancelled: unsafe fn(*mut InlineStorage),
+    /// Performs the task if that does not block.
+    try_run: unsafe fn(*mut InlineStorage) -> bool,
+    is_brief: unsafe fn(*mut InlineStorage) -> bool,
+    op: unsafe fn(*mut InlineStorage) -> Option<Op>,
+    submitted: unsafe fn(*mut InlineStorage),
+    step: unsafe fn(*mut InlineStorage, Result<usize, i32>) -> bool,
 }
 
-impl Deeds {
-    /// Those of a closure that no backend performs.
-    const fn of_closure<W: FnOnce() -> T, T>() -> Deeds {
-        Deeds {
-            run: run::<W, T>,
-            cancel: drop_in_room::<W>,
-            drop_done: drop_in_room::<thread::Result<T>>,
-            drop_undone: leave,
-            at_once: never,
-            is_brief: never,
+impl VTable {
+    /// For a closure, which no backend performs.
+    const fn of_closure<W: FnOnce() -> T, T>() -> VTable {
+        VTable {
+            run: run_closure::<W, T>,
+            cancel: drop_stored::<W>,
+            drop_done: drop_stored::<thread::Result<T>>,
+            drop_cancelled: do_nothing,
+            try_run: always_false,
+            is_brief: always_false,
             op: no_op,
-            submitted: leave,
+            submitted: do_nothing,
             step: no_step,
         }
     }
 
-    const fn of_task<A: Task>() -> Deeds {
-        Deeds {
+    const fn of_task<A: Task>() -> VTable {
+        VTable {
             run: run_task::<A>,
-            cancel: leave,
-            drop_done: drop_in_room::<Running<A>>,
-            drop_undone: drop_in_room::<Running<A>>,
-            at_once: at_once::<A>,
+            cancel: do_nothing,
+            drop_done: drop_stored::<Running<A>>,
+            drop_cancelled: drop_stored::<Running<A>>,
+            try_run: try_run::<A>,
             is_brief: is_brief::<A>,
             op: op::<A>,
             submitted: submitted::<A>,
@@ -142,85 +146,85 @@ impl Deeds {
     }
 }
 
-/// Does nothing.
-unsafe fn leave(_room: *mut Room) {}
+unsafe fn do_nothing(_storage: *mut InlineStorage) {}
 
-unsafe fn never(_room: *mut Room) -> bool {
+unsafe fn always_false(_storage: *mut InlineStorage) -> bool {
     false
 }
 
-unsafe fn no_op(_room: *mut Room) -> Option<Op> {
+unsafe fn no_op(_storage: *mut InlineStorage) -> Option<Op> {
     None
 }
 
-unsafe fn no_step(_room: *mut Room, _result: Result<usize, i32>) -> bool {
+unsafe fn no_step(_storage: *mut InlineStorage, _result: Result<usize, i32>) -> bool {
     true
 }
 
+/// The stored task.
+///
 /// # Safety
 ///
-/// The room holds a `Running<A>`, and is the caller's alone. So for the next five.
-unsafe fn run_task<A: Task>(room: *mut Room) {
-    // SAFETY: the caller's promise.
-    let running = unsafe { place::<Running<A>>(room) };
-    // SAFETY: the caller's promise.
-    unsafe { &mut *running }.run();
-}
-
-unsafe fn at_once<A: Task>(room: *mut Room) -> bool {
-    // SAFETY: the caller's promise.
-    let running = unsafe { place::<Running<A>>(room) };
-    // SAFETY: the caller's promise.
-    unsafe { &mut *running }.at_once()
-}
-
-unsafe fn is_brief<A: Task>(room: *mut Room) -> bool {
-    // SAFETY: the caller's promise.
-    let running = unsafe { place::<Running<A>>(room) };
-    // SAFETY: the caller's promise.
-    unsafe { &*running }.task.is_brief()
-}
-
-unsafe fn op<A: Task>(room: *mut Room) -> Option<Op> {
-    // SAFETY: the caller's promise.
-    let running = unsafe { place::<Running<A>>(room) };
-    // SAFETY: the caller's promise.
-    unsafe { &mut *running }.task.op()
-}
-
-unsafe fn submitted<A: Task>(room: *mut Room) {
-    // SAFETY: the caller's promise.
-    let running = unsafe { place::<Running<A>>(room) };
-    // SAFETY: the caller's promise.
-    unsafe { &mut *running }.task.submitted();
-}
-
-unsafe fn step<A: Task>(room: *mut Room, result: Result<usize, i32>) -> bool {
-    // SAFETY: the caller's promise.
-    let running = unsafe { place::<Running<A>>(room) };
-    // SAFETY: the caller's promise.
-    unsafe { &mut *running }.step(result)
+/// `storage` holds a `Running<A>` that [`put`] has stored, and nothing else uses it during `'a`.
+unsafe fn running<'a, A: Task>(storage: *mut InlineStorage) -> &'a mut Running<A> {
+    // SAFETY: the caller guarantees that a `Running<A>` is stored.
+    let running = unsafe { locate::<Running<A>>(storage) };
+    // SAFETY: the caller guarantees exclusive access during `'a`.
+    unsafe { &mut *running }
 }
 
 /// # Safety
 ///
-/// The room holds a `W`, and is the caller's alone.
-unsafe fn run<W: FnOnce() -> T, T>(room: *mut Room) {
-    // SAFETY: the caller's promise.
-    let work = unsafe { take::<W>(room) };
+/// As for [`running`], during the call. The same holds for the next five functions.
+unsafe fn run_task<A: Task>(storage: *mut InlineStorage) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { running::<A>(storage) }.run();
+}
+
+unsafe fn try_run<A: Task>(storage: *mut InlineStorage) -> bool {
+    // SAFETY: guaranteed by the caller.
+    unsafe { running::<A>(storage) }.try_run()
+}
+
+unsafe fn is_brief<A: Task>(storage: *mut InlineStorage) -> bool {
+    // SAFETY: guaranteed by the caller.
+    unsafe { running::<A>(storage) }.task.is_brief()
+}
+
+unsafe fn op<A: Task>(storage: *mut InlineStorage) -> Option<Op> {
+    // SAFETY: guaranteed by the caller.
+    unsafe { running::<A>(storage) }.task.op()
+}
+
+unsafe fn submitted<A: Task>(storage: *mut InlineStorage) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { running::<A>(storage) }.task.submitted();
+}
+
+unsafe fn step<A: Task>(storage: *mut InlineStorage, result: Result<usize, i32>) -> bool {
+    // SAFETY: guaranteed by the caller.
+    unsafe { running::<A>(storage) }.step(result)
+}
+
+/// # Safety
+///
+/// `storage` holds a `W`, and nothing else uses it during the call.
+unsafe fn run_closure<W: FnOnce() -> T, T>(storage: *mut InlineStorage) {
+    // SAFETY: guaranteed by the caller.
+    let work = unsafe { take::<W>(storage) };
     let result: thread::Result<T> = catch_unwind(AssertUnwindSafe(work));
-    // SAFETY: the room is empty now.
-    unsafe { put(room, result) }
+    // SAFETY: the storage is empty now, and the caller guarantees exclusive access.
+    unsafe { put(storage, result) }
 }
 
 /// # Safety
 ///
-/// The room holds a `V`, and is the caller's alone.
-unsafe fn drop_in_room<V>(room: *mut Room) {
-    // SAFETY: the caller's promise.
-    drop(unsafe { take::<V>(room) })
+/// `storage` holds a `V`, and nothing else uses it.
+unsafe fn drop_stored<V>(storage: *mut InlineStorage) {
+    // SAFETY: guaranteed by the caller.
+    contain(|| drop(unsafe { take::<V>(storage) }));
 }
 
+// The states of a job. The state decides which thread may use the storage.
 const QUEUED: u8 = 0;
 const RUNNING: u8 = 1;
 const DONE: u8 = 2;
@@ -230,25 +234,25 @@ const SUBMITTED: u8 = 5;
 
 struct Block {
     state: AtomicU8,
-    /// How many hold it: the loop, the pool.
+    /// The number of holders: the loop, the pool.
     holders: AtomicU8,
-    /// The next in the list of those handed back.
+    /// The next job in an [`MpscStack`](super::mpsc_stack::MpscStack).
     next: AtomicPtr<Block>,
-    lane: UnsafeCell<Lane>,
+    kind: UnsafeCell<WorkKind>,
     brief: UnsafeCell<bool>,
     request: UnsafeCell<Token>,
-    deeds: UnsafeCell<&'static Deeds>,
-    room: UnsafeCell<Room>,
-    /// Where it is handed back to. A block belongs to one loop for life.
-    home: Arc<Home>,
+    vtable: UnsafeCell<&'static VTable>,
+    storage: UnsafeCell<InlineStorage>,
+    /// Of the loop that allocated the block, which never changes.
+    completions: Arc<CompletionQueue>,
 }
 
-/// A job, held by whoever has this. Not counted: each holder lets go in its own way.
+/// A pointer to a job. It is not reference-counted: a holder releases the job explicitly.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Job(NonNull<Block>);
 
-// SAFETY: what a job carries from thread to thread, its closure and its result, is `Send`;
-// who may touch the room is a matter of `state`, which is atomic.
+// SAFETY: `fill` and `fill_with_task` accept only `Send` closures, results and tasks. The atomic
+// `state` decides which thread may use the storage.
 unsafe impl Send for Job {}
 
 impl fmt::Debug for Job {
@@ -257,87 +261,87 @@ impl fmt::Debug for Job {
     }
 }
 
-/// How a job ended.
-pub(crate) enum Ending<T> {
+/// The outcome of a job with a closure.
+pub(crate) enum Outcome<T> {
     Returned(T),
     Panicked(Box<dyn Any + Send>),
     Cancelled,
 }
 
 impl Job {
-    /// A job with nothing in it.
-    pub(crate) fn allocate(home: &Arc<Home>) -> Job {
-        const NOTHING: Deeds = Deeds::of_closure::<fn(), ()>();
+    /// Allocates an empty job.
+    pub(crate) fn allocate(completions: &Arc<CompletionQueue>) -> Job {
+        const EMPTY: VTable = VTable::of_closure::<fn(), ()>();
         let block = Block {
             state: AtomicU8::new(CANCELLED),
             holders: AtomicU8::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
-            lane: UnsafeCell::new(Lane::Cpu),
+            kind: UnsafeCell::new(WorkKind::Cpu),
             brief: UnsafeCell::new(false),
             request: UnsafeCell::new(Token::new(0, 0)),
-            deeds: UnsafeCell::new(&NOTHING),
-            room: UnsafeCell::new(Room::uninit()),
-            home: Arc::clone(home),
+            vtable: UnsafeCell::new(&EMPTY),
+            storage: UnsafeCell::new(InlineStorage::uninit()),
+            completions: Arc::clone(completions),
         };
         Job(NonNull::from(Box::leak(Box::new(block))))
     }
 
     fn block(&self) -> &Block {
-        // SAFETY: a holder keeps the block alive, and only holders have a `Job`.
+        // SAFETY: only holders have a `Job`, and a holder keeps the block allocated.
         unsafe { self.0.as_ref() }
     }
 
-    /// Fills a job that nobody else holds, for the loop and the pool to hold.
-    pub(crate) fn fill<W, T>(&self, lane: Lane, request: Token, work: W)
+    /// Stores a closure in a job without other holders. The loop and the pool hold it from now on.
+    pub(crate) fn fill<W, T>(&self, kind: WorkKind, request: Token, work: W)
     where
         W: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.fill_with(lane, request, work, const { &Deeds::of_closure::<W, T>() });
+        self.fill_with(kind, request, work, const { &VTable::of_closure::<W, T>() });
         self.queue();
     }
 
-    /// Fills a job that nobody else holds with a task, which is [queued](Job::queue) or done
-    /// [at once](Job::at_once) next.
+    /// Stores a task in a job without other holders. The caller [queues](Job::queue) it or
+    /// [completes](Job::try_complete) it next.
     pub(crate) fn fill_with_task<A: Task>(&self, request: Token, task: A) {
-        let deeds = const { &Deeds::of_task::<A>() };
-        self.fill_with(Lane::Cpu, request, Running::new(task), deeds);
+        let vtable = const { &VTable::of_task::<A>() };
+        self.fill_with(WorkKind::Cpu, request, Running::new(task), vtable);
     }
 
-    /// Fills a job as [above](Job::fill_with_task), for the backend to take, which the operation
-    /// is for. Without one it is not lent.
+    /// Stores a task as [`fill_with_task`](Job::fill_with_task), for the backend. Returns the
+    /// operation to submit, or `None` if no operation performs the task.
     pub(crate) fn fill_and_lend<A: Task>(&self, request: Token, task: A) -> Option<Op> {
         self.fill_with_task(request, task);
-        // SAFETY: the room holds such a task, and it is the loop's alone.
-        let op = unsafe { op::<A>(self.block().room.get()) }?;
+        // SAFETY: the storage holds such a task, and the loop is the only holder.
+        let op = unsafe { op::<A>(self.block().storage.get()) }?;
         self.block().holders.store(1, Ordering::Relaxed);
         self.block().state.store(LENT, Ordering::Relaxed);
         Some(op)
     }
 
     #[inline]
-    fn fill_with<V>(&self, lane: Lane, request: Token, value: V, deeds: &'static Deeds) {
+    fn fill_with<V>(&self, kind: WorkKind, request: Token, value: V, vtable: &'static VTable) {
         let block = self.block();
         debug_assert_eq!(block.holders.load(Ordering::Relaxed), 0);
-        // SAFETY: nobody else holds the block.
-        unsafe { *block.lane.get() = lane };
-        // SAFETY: nobody else holds the block.
+        // SAFETY: the block has no holder but the caller.
+        unsafe { *block.kind.get() = kind };
+        // SAFETY: the block has no holder but the caller.
         unsafe { *block.request.get() = request };
-        // SAFETY: nobody else holds the block.
-        unsafe { *block.deeds.get() = deeds };
-        // SAFETY: nobody else holds the block, and the room is empty.
-        unsafe { put(block.room.get(), value) };
+        // SAFETY: the block has no holder but the caller.
+        unsafe { *block.vtable.get() = vtable };
+        // SAFETY: the block has no holder but the caller, and its storage is empty.
+        unsafe { put(block.storage.get(), value) };
     }
 
-    /// From now on the loop and the pool hold it.
+    /// Prepares the job for the pool: from now on the loop and the pool hold it.
     pub(crate) fn queue(&self) {
         let block = self.block();
-        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
-        let brief = unsafe { (self.deeds().is_brief)(block.room.get()) };
-        // SAFETY: no worker has the job yet, and the queue asks after this.
+        // SAFETY: `vtable` matches the stored value, and no worker has the job yet.
+        let brief = unsafe { (self.vtable().is_brief)(block.storage.get()) };
+        // SAFETY: no worker has the job yet, and the queue reads this later.
         unsafe { *block.brief.get() = brief };
         block.holders.store(2, Ordering::Relaxed);
-        // The queue's lock, or the door's list, publishes all this to the worker.
+        // The pool's mutex or its submission queue publishes these writes to the worker.
         block.state.store(QUEUED, Ordering::Relaxed);
     }
 
@@ -345,87 +349,89 @@ impl Job {
         self.block().state.load(Ordering::Relaxed) == CANCELLED
     }
 
-    /// Does the task if that blocks nobody. True if it is done, and the loop alone holds it.
-    pub(crate) fn at_once(&self) -> bool {
-        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
-        let done = unsafe { (self.deeds().at_once)(self.block().room.get()) };
+    /// For the loop: performs the task if that does not block. If it is true, the task is complete
+    /// and the loop is the only holder.
+    pub(crate) fn try_complete(&self) -> bool {
+        // SAFETY: `vtable` matches the stored value, and no worker has the job yet.
+        let done = unsafe { (self.vtable().try_run)(self.block().storage.get()) };
         if done {
-            self.done();
+            self.set_done();
         }
         done
     }
 
-    /// The task has an end, and the loop alone holds it.
-    fn done(&self) {
+    /// Marks the task as complete, with the loop as the only holder.
+    fn set_done(&self) {
         self.block().holders.store(1, Ordering::Relaxed);
         self.block().state.store(DONE, Ordering::Relaxed);
     }
 
-    /// The operation that does the task, or its next part. What it names stays valid as long
-    /// as the task is in the job.
+    /// The operation that performs the task, or its next part. Its memory stays valid as long as
+    /// the task is in the job.
     pub(crate) fn op(&self) -> Option<Op> {
-        // SAFETY: what is in the room is what `deeds` is for, and no worker has it yet.
-        unsafe { (self.deeds().op)(self.block().room.get()) }
+        // SAFETY: `vtable` matches the stored value, and no worker has the job yet.
+        unsafe { (self.vtable().op)(self.block().storage.get()) }
     }
 
-    /// The backend has taken the task.
+    /// The backend has accepted the operation.
     pub(crate) fn submitted(&self) {
         self.block().state.store(SUBMITTED, Ordering::Relaxed);
-        // SAFETY: what is in the room is what `deeds` is for, and the loop's alone.
-        unsafe { (self.deeds().submitted)(self.block().room.get()) }
+        // SAFETY: `vtable` matches the stored value, and the loop is the only holder.
+        unsafe { (self.vtable().submitted)(self.block().storage.get()) }
     }
 
-    /// The backend has performed an operation of the task. True if that was the last.
+    /// Passes the result of an operation to the task. True if the task is complete.
     pub(crate) fn step(&self, result: Result<usize, i32>) -> bool {
-        // SAFETY: what is in the room is what `deeds` is for, and the loop's alone.
-        unsafe { (self.deeds().step)(self.block().room.get(), result) }
+        // SAFETY: `vtable` matches the stored value, and the loop is the only holder.
+        unsafe { (self.vtable().step)(self.block().storage.get(), result) }
     }
 
-    /// Nobody can perform the task: it ends with this error.
+    /// Completes the task with this error: neither a pool nor the backend can perform it.
     pub(crate) fn fail(&self, code: i32) {
         self.step(Err(code));
-        self.done();
+        self.set_done();
     }
 
-    /// For the loop, when it was handed back, cancelled or performed: takes the task out.
+    /// For the loop, after the job was returned, cancelled or performed: moves the task out.
     ///
     /// # Safety
     ///
     /// `A` is the type that the job was filled with; called once.
     pub(crate) unsafe fn take_task<A: Task>(&self) -> Running<A> {
-        // The worker that ran it, if one did, has published what it did.
+        // Acquires the writes of the worker that has run the task, if one has.
         self.block().state.load(Ordering::Acquire);
-        // SAFETY: the room holds that type, and nobody else uses it any more.
-        unsafe { take(self.block().room.get()) }
+        // SAFETY: the storage holds a `Running<A>` by the caller's guarantee, and neither a worker
+        // nor the backend uses it any more.
+        unsafe { take(self.block().storage.get()) }
     }
 
-    pub(crate) fn lane(&self) -> Lane {
-        // SAFETY: written only by `fill`, when nobody else holds the block.
-        unsafe { *self.block().lane.get() }
+    pub(crate) fn kind(&self) -> WorkKind {
+        // SAFETY: written only by `fill_with`, when the block has no other holder.
+        unsafe { *self.block().kind.get() }
     }
 
-    /// True if it takes little time, when it [blocks nobody](Job::run_at_once).
+    /// True if [`try_run`](Job::try_run) takes only a few microseconds.
     pub(crate) fn is_brief(&self) -> bool {
         // SAFETY: written only by `queue`, before the pool has the job.
         unsafe { *self.block().brief.get() }
     }
 
     pub(crate) fn request(&self) -> Token {
-        // SAFETY: written only by `fill`, when nobody else holds the block.
+        // SAFETY: written only by `fill_with`, when the block has no other holder.
         unsafe { *self.block().request.get() }
     }
 
-    fn deeds(&self) -> &'static Deeds {
-        // SAFETY: written only by `fill`, when nobody else holds the block.
-        unsafe { *self.block().deeds.get() }
+    fn vtable(&self) -> &'static VTable {
+        // SAFETY: written only by `fill_with`, when the block has no other holder.
+        unsafe { *self.block().vtable.get() }
     }
 
-    /// Where it is handed back to.
-    pub(crate) fn home(&self) -> &Arc<Home> {
-        &self.block().home
+    /// The completion queue of the loop that the job belongs to.
+    pub(crate) fn completions(&self) -> &Arc<CompletionQueue> {
+        &self.block().completions
     }
 
-    /// The next in a list. That of a job that is in none means nothing.
+    /// The next job in a stack; meaningless outside of one.
     pub(super) fn next(&self) -> Option<Job> {
         NonNull::new(self.block().next.load(Ordering::Relaxed)).map(Job)
     }
@@ -435,46 +441,46 @@ impl Job {
         self.block().next.store(next, Ordering::Relaxed);
     }
 
-    /// As the head of a list has it.
+    /// The pointer that the head of a stack stores.
     pub(super) fn into_raw(self) -> *mut () {
         self.0.as_ptr().cast()
     }
 
-    /// What [`into_raw`](Job::into_raw) gave; `None` for null.
+    /// The reverse of [`into_raw`](Job::into_raw); `None` for null.
     pub(super) fn from_raw(raw: *mut ()) -> Option<Job> {
         NonNull::new(raw).map(|block| Job(block.cast()))
     }
 
-    /// For a worker that has taken it from the queue: false if it was cancelled, and then it
-    /// is let go of.
-    pub(crate) fn begin(self) -> bool {
+    /// For a worker that has taken the job from the queue: starts it. False if it was cancelled;
+    /// then the worker no longer holds it.
+    pub(crate) fn start(self) -> bool {
         let (state, after) = (&self.block().state, Ordering::Acquire);
-        let begun = state.compare_exchange(QUEUED, RUNNING, Ordering::AcqRel, after).is_ok();
-        if !begun {
-            self.let_go();
+        let started = state.compare_exchange(QUEUED, RUNNING, Ordering::AcqRel, after).is_ok();
+        if !started {
+            self.release();
         }
-        begun
+        started
     }
 
-    /// For the worker that has begun it: runs it.
+    /// For the worker that has started the job: runs it.
     pub(crate) fn run(&self) {
-        // SAFETY: the room holds what has not run; while RUNNING it is the worker's alone.
-        unsafe { (self.deeds().run)(self.block().room.get()) };
+        // SAFETY: the stored value has not run, and in state RUNNING only this worker uses it.
+        unsafe { (self.vtable().run)(self.block().storage.get()) };
         self.block().state.store(DONE, Ordering::Release);
     }
 
-    /// For the worker that has begun it: runs it if that blocks nobody. False if it may, and
-    /// then it is still to be run.
-    pub(crate) fn run_at_once(&self) -> bool {
-        // SAFETY: the room holds what has not run; while RUNNING it is the worker's alone.
-        let done = unsafe { (self.deeds().at_once)(self.block().room.get()) };
+    /// For the worker that has started the job: runs it if that does not block. If it is false,
+    /// the job is still to be run.
+    pub(crate) fn try_run(&self) -> bool {
+        // SAFETY: the stored value has not run, and in state RUNNING only this worker uses it.
+        let done = unsafe { (self.vtable().try_run)(self.block().storage.get()) };
         if done {
             self.block().state.store(DONE, Ordering::Release);
         }
         done
     }
 
-    /// For the loop: prevents it from running, if it has not begun.
+    /// For the loop: cancels the job if it has not started.
     pub(crate) fn cancel(&self) -> bool {
         let block = self.block();
         let from = |state| {
@@ -482,73 +488,76 @@ impl Job {
         };
         let cancelled = from(QUEUED).is_ok() || from(LENT).is_ok();
         if cancelled {
-            // SAFETY: the room holds what has not run, and no worker touches it any more.
-            unsafe { (self.deeds().cancel)(block.room.get()) };
+            // SAFETY: the stored value has not run, and in state CANCELLED no worker uses it.
+            unsafe { (self.vtable().cancel)(block.storage.get()) };
         }
         cancelled
     }
 
-    /// For the loop, in a forked child: no thread and no backend will do it, and it cannot be
-    /// cancelled any more. False if the backend has taken it, which tells of its end.
-    pub(crate) fn forsake(&self) -> bool {
+    /// For the loop in a forked child, where no thread will run the job: makes it impossible to
+    /// cancel. False if the backend has accepted it and will complete it.
+    pub(crate) fn abandon_after_fork(&self) -> bool {
         let state = &self.block().state;
         match state.load(Ordering::Relaxed) {
             SUBMITTED => return false,
             LENT => state.store(CANCELLED, Ordering::Relaxed),
-            // What it captured may be in the middle of something: it stays where it is.
+            // A thread of the parent may have been using the captures: they are leaked.
             QUEUED => state.store(RUNNING, Ordering::Relaxed),
             _ => {}
         }
         true
     }
 
-    /// For a loop whose backend is gone: as [`cancel`](Job::cancel), for what it had taken.
+    /// For a loop whose backend was dropped: cancels a job that the backend had accepted.
     pub(crate) fn abandon(&self) -> bool {
         let block = self.block();
         let (before, after) = (SUBMITTED, CANCELLED);
         block.state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// For the loop, when it was handed back or cancelled: how it ended.
+    /// For the loop, after the job was returned or cancelled: moves the outcome out.
     ///
     /// # Safety
     ///
     /// `T` is the result type that the job was filled with; called once.
-    pub(crate) unsafe fn ending<T>(&self) -> Ending<T> {
+    pub(crate) unsafe fn take_outcome<T>(&self) -> Outcome<T> {
         match self.block().state.load(Ordering::Acquire) {
             DONE => {
-                // SAFETY: the room holds a result of that type; the worker is done with it.
-                match unsafe { take::<thread::Result<T>>(self.block().room.get()) } {
-                    Ok(value) => Ending::Returned(value),
-                    Err(panic) => Ending::Panicked(panic),
+                // SAFETY: in state DONE the storage holds a result, of that type by the caller's
+                // guarantee, and the worker no longer uses it.
+                match unsafe { take::<thread::Result<T>>(self.block().storage.get()) } {
+                    Ok(value) => Outcome::Returned(value),
+                    Err(panic) => Outcome::Panicked(panic),
                 }
             }
-            _ => Ending::Cancelled,
+            _ => Outcome::Cancelled,
         }
     }
 
-    /// For the loop: drops what is in a job that was handed back or cancelled and that
-    /// nobody asks about.
+    /// For the loop: drops the stored value of a job that was returned or cancelled and whose
+    /// request is gone.
     pub(crate) fn drop_result(&self) {
         let drop = match self.block().state.load(Ordering::Acquire) {
-            DONE => self.deeds().drop_done,
-            CANCELLED => self.deeds().drop_undone,
+            DONE => self.vtable().drop_done,
+            CANCELLED => self.vtable().drop_cancelled,
             _ => return,
         };
-        // SAFETY: the room holds what it is for; the worker is done with it.
-        unsafe { drop(self.block().room.get()) };
+        // SAFETY: in these states the storage holds the value that the function drops, and no
+        // worker uses it.
+        unsafe { drop(self.block().storage.get()) };
     }
 
-    /// The pool no longer holds a job that it hands back: the loop is the last holder.
-    pub(crate) fn handed_back(&self) {
+    /// For a worker that returns the job: from now on the loop is the only holder.
+    pub(crate) fn mark_returned(&self) {
         self.block().holders.store(1, Ordering::Relaxed);
     }
 
-    /// For the loop: gives the job up, its room empty. True if it may be filled again,
-    /// false if the pool still holds it and will free it.
-    pub(crate) fn give_up(&self) -> bool {
+    /// For the loop: releases a job with empty storage. True if it may be reused, false if the pool
+    /// still holds it and will free it.
+    pub(crate) fn release_from_loop(&self) -> bool {
         let holders = &self.block().holders;
-        // Nobody can join, so whoever is the only one stays it: most jobs are handed back.
+        // No holder can be added, so an only holder needs no read-modify-write. Most jobs were
+        // returned and have one.
         if holders.load(Ordering::Acquire) == 1 {
             holders.store(0, Ordering::Relaxed);
             return true;
@@ -556,16 +565,16 @@ impl Job {
         holders.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Lets go; frees the block if nobody else holds it.
-    fn let_go(self) {
+    /// Releases the job; frees the block if it has no other holder.
+    fn release(self) {
         if self.block().holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.free();
         }
     }
 
-    /// Frees a job that nobody else holds, its room empty.
+    /// Frees a job with empty storage and no other holder.
     pub(crate) fn free(self) {
-        // SAFETY: made by `Box::leak`; the caller is the last holder.
+        // SAFETY: `allocate` made the pointer by `Box::leak`, and the caller is the last holder.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -1,15 +1,18 @@
-//! Threads for work that would block the loop.
+//! The thread pool, for work that would block the loop.
 //!
-//! One queue, one lock, and a [door](door) where jobs are left without it. What costs in such a
-//! pool is waking: so a thread is woken only if one sleeps and none is on its way already, a
-//! woken thread wakes the next if there is more to do, and threads look for more work before
-//! they sleep. Jobs that do not block are taken several at a time, and told together.
+//! A pool has one queue with one mutex, and a lock-free [submission queue](submit_queue) in front
+//! of it. Waking a thread is the largest cost of such a pool. So a thread is woken only if one
+//! sleeps and none is being woken already, a woken thread wakes the next if there is more work, and
+//! a thread checks for more work before it sleeps. Jobs that do not block are run and completed in
+//! batches.
 
-mod door;
-mod home;
+mod completion_queue;
 mod job;
-mod list;
+#[cfg(all(test, loom))]
+mod models;
+mod mpsc_stack;
 mod queue;
+mod submit_queue;
 mod task;
 mod worker;
 
@@ -19,11 +22,11 @@ use std::thread;
 
 use crate::sys;
 
-use door::Door;
-pub(crate) use home::Home;
-pub(crate) use job::{Ending, Job, fits_task};
-pub use queue::Lane;
+pub(crate) use completion_queue::CompletionQueue;
+pub(crate) use job::{Job, Outcome, fits_task};
 use queue::Queue;
+pub use queue::WorkKind;
+use submit_queue::SubmitQueue;
 pub(crate) use task::{Running, Step, Task};
 
 /// The environment variable that sets the size of the process-wide pool.
@@ -33,34 +36,36 @@ const MAX_THREADS: usize = 1024;
 
 /// A pool of threads that run [work](crate::Loop::queue_work).
 ///
-/// The process has one ([`Pool::global`]), which loops use unless told otherwise. Pools of
-/// one's own keep kinds of work from getting in each other's way.
+/// The process has one ([`Pool::global`]), which loops use unless [`Loop::set_pool`] or a call
+/// names another. Separate pools keep kinds of work from delaying each other.
+///
+/// [`Loop::set_pool`]: crate::Loop::set_pool
 ///
 /// ```
-/// use uv_core::{Lane, Loop, Pool, RunMode};
+/// use uv_core::{WorkKind, Loop, Pool, RunMode};
 ///
 /// let pool = Pool::new(2)?;
 /// let mut lp = Loop::with_default_backend()?;
-/// lp.queue_work_on(&pool, Lane::Cpu, || 6 * 7, |_, answer| assert_eq!(answer.unwrap(), 42))?;
+/// lp.queue_work_on(&pool, WorkKind::Cpu, || 6 * 7, |_, answer| assert_eq!(answer.unwrap(), 42))?;
 /// lp.run(RunMode::Default)?;
 /// assert_eq!(pool.threads(), 2);
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// Clones share the threads. When the last clone is gone the threads end, after they have
-/// run what is queued.
+/// Clones share the threads. When the last clone is dropped, the threads run the queued jobs and
+/// end; [`join`](Pool::join) waits for that.
 #[derive(Clone, Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
-    /// How many have started.
+    /// How many threads have started.
     threads: usize,
-    /// Tells the threads when the last clone is gone.
-    _end: Arc<End>,
+    /// Shuts the threads down when the last clone is dropped.
+    shutdown: Arc<Shutdown>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    door: Door,
+    submitted: SubmitQueue,
     state: Mutex<State>,
     work: Condvar,
 }
@@ -68,114 +73,203 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: Queue,
-    /// Memory for the way from the door to the queue.
+    /// Scratch memory for draining the submission queue.
     arrived: Vec<Job>,
-    /// Threads that run a job.
+    /// Jobs that threads have taken and not finished.
     active: usize,
-    /// Threads that run brief jobs, and look for more before any of them could wait long.
+    /// Threads that run brief jobs. Each checks the queue again within microseconds.
     brief: usize,
-    /// As many threads as there are cores: no more are woken for jobs that do not block.
+    /// The number of cores, or of threads if that is less: no more threads are woken for jobs that
+    /// do not block.
     brief_limit: usize,
-    /// Threads that wait for work.
+    /// Threads that sleep.
     asleep: usize,
-    /// A thread was woken and has not looked at the queue yet.
+    /// A thread was woken and has not checked the queue yet.
     waking: bool,
-    ending: bool,
+    shutdown: bool,
 }
 
 #[derive(Debug)]
-struct End(Arc<Shared>);
+struct Shutdown {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// The process that has the threads.
+    forks: u32,
+}
 
-impl Drop for End {
+impl Drop for Shutdown {
     fn drop(&mut self) {
-        self.0.lock().ending = true;
-        self.0.work.notify_all();
+        self.shared.lock().shutdown = true;
+        self.shared.work.notify_all();
     }
 }
 
+static GLOBAL: Mutex<Option<(u32, Pool)>> = Mutex::new(None);
+
 impl Pool {
-    /// A pool of `threads` threads, 1 to 1,024, which start at once; of fewer, if the system
-    /// cannot start as many.
+    /// Starts a pool of `threads` threads, 1 to 1,024. It has fewer if the system cannot start as
+    /// many.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for another number; those of starting threads, if not even one can be
-    /// started.
+    /// `InvalidInput` for another number; the error of starting a thread, if none can be started.
     pub fn new(threads: usize) -> io::Result<Pool> {
         if !(1..=MAX_THREADS).contains(&threads) {
             let why = format!("a pool has 1 to {MAX_THREADS} threads, not {threads}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        // Threads ask for this as soon as they start.
+        // Threads read the state as soon as they start.
         let state = State { brief_limit: cores.min(threads), ..State::default() };
-        let (door, state, work) = (Door::default(), Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { door, state, work });
-        let end = Arc::new(End(Arc::clone(&shared)));
+        let (submitted, state, work) = (SubmitQueue::default(), Mutex::new(state), Condvar::new());
+        let shared = Arc::new(Shared { submitted, state, work });
+        let shutdown = Arc::new(Shutdown {
+            shared: Arc::clone(&shared),
+            threads: Mutex::default(),
+            forks: sys::forks(),
+        });
         let threads = start(threads, || {
             let (worker, thread) = (Arc::clone(&shared), thread::Builder::new());
-            thread.name("uv-worker".into()).spawn(move || worker::run(&worker)).map(drop)
+            let handle = thread.name("uv-worker".into()).spawn(move || worker::run(&worker))?;
+            shutdown.threads.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+            Ok(())
         })?;
-        // Nobody can have submitted anything yet.
+        // No job can have been submitted yet.
         let mut state = shared.lock();
         state.brief_limit = cores.min(threads);
         state.queue.set_threads(threads);
         drop(state);
-        Ok(Pool { shared, threads, _end: end })
+        Ok(Pool { shared, threads, shutdown })
     }
 
-    /// The process's pool. It starts when it is first used, with 4 threads, or as many as
-    /// `UV_THREADPOOL_SIZE` said then: at least 1, at most 1,024.
+    /// Ends the pool: its threads run the queued jobs and end, and this call waits for that.
+    ///
+    /// Dropping the last clone ends the pool too, without waiting.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Pool, RunMode, WorkKind};
+    ///
+    /// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(2)?);
+    /// lp.queue_work_on(&pool, WorkKind::Cpu, || 6 * 7, |_, answer| assert_eq!(answer.unwrap(), 42))?;
+    /// pool.join().expect("the only clone");
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The pool itself if another clone exists, such as that of a loop, or if one of its own
+    /// threads makes the call.
+    pub fn join(self) -> Result<(), Pool> {
+        let Pool { shared, threads, shutdown } = self;
+        let own = thread::current().id();
+        let lock = || shutdown.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if lock().iter().any(|handle| handle.thread().id() == own) {
+            return Err(Pool { shared, threads, shutdown });
+        }
+        let last = match Arc::try_unwrap(shutdown) {
+            Ok(last) => last,
+            Err(shutdown) => return Err(Pool { shared, threads, shutdown }),
+        };
+        let forks = last.forks;
+        let lock = last.threads.lock();
+        let handles = std::mem::take(&mut *lock.unwrap_or_else(PoisonError::into_inner));
+        drop(last);
+        if forks == sys::forks() {
+            // A job that panics does not end its thread.
+            handles.into_iter().for_each(|handle| drop(handle.join()));
+        } else {
+            // The threads are those of the parent process.
+            std::mem::forget(handles);
+        }
+        Ok(())
+    }
+
+    /// Ends the pool of the process as [`join`](Pool::join) does, if it was started. The next use
+    /// starts it again.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Pool, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.queue_work(|| (), |_, _| {})?;
+    /// lp.run(RunMode::Default)?;
+    /// assert!(Pool::shutdown_global().is_err(), "the loop has it");
+    /// drop(lp);
+    /// Pool::shutdown_global()?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `ResourceBusy` if a loop or another clone has it.
+    #[doc(alias = "uv_library_shutdown")]
+    pub fn shutdown_global() -> io::Result<()> {
+        let mut global = GLOBAL.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((generation, pool)) = global.take() else { return Ok(()) };
+        if generation != sys::forks() {
+            // The threads are those of the parent process.
+            std::mem::forget(pool);
+            return Ok(());
+        }
+        pool.join().map_err(|pool| {
+            *global = Some((generation, pool));
+            let why = "the pool is in use: drop the loops and clones that have it first";
+            io::Error::new(io::ErrorKind::ResourceBusy, why)
+        })
+    }
+
+    /// The pool of the process. It starts on first use, with 4 threads or as many as the
+    /// environment variable `UV_THREADPOOL_SIZE` names then, at least 1 and at most 1,024.
     ///
     /// ```
     /// use uv_core::Pool;
     ///
     /// let pool = Pool::global()?;
-    /// println!("{} threads, {} jobs wait", pool.threads(), pool.queued());
+    /// println!("{} threads, {} queued jobs", pool.threads(), pool.queued());
     /// assert!(pool.threads() >= 1);
     /// # std::io::Result::Ok(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Those of starting threads.
+    /// The error of starting a thread, if none can be started.
     pub fn global() -> io::Result<Pool> {
-        static POOL: Mutex<Option<(u32, Pool)>> = Mutex::new(None);
         let generation = sys::forks();
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = GLOBAL.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, pool)) = &*pool
             && *of == generation
         {
             return Ok(pool.clone());
         }
         let new = Pool::new(size_from(std::env::var(VARIABLE).ok().as_deref()))?;
-        // The threads of a parent's pool are not in this process: forget it as it is.
+        // After a fork the threads of the parent's pool do not exist here: leak that pool.
         std::mem::forget(pool.replace((generation, new.clone())));
         Ok(new)
     }
 
-    /// How many threads it has, which may be fewer than were asked for.
+    /// The number of threads, which may be less than was requested.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// How many jobs wait for a thread.
+    /// The number of jobs that wait for a thread.
     pub fn queued(&self) -> usize {
         let mut state = self.shared.lock();
-        self.shared.let_in(&mut state);
+        self.shared.drain_submitted(&mut state);
         state.queue.len()
     }
 
-    /// How many jobs run now.
+    /// The number of jobs that run now.
     ///
     /// ```
     /// use std::sync::mpsc;
-    /// use uv_core::{Lane, Loop, Pool, RunMode};
+    /// use uv_core::{WorkKind, Loop, Pool, RunMode};
     ///
     /// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(1)?);
     /// let ((begun, begin), (go, wait)) = (mpsc::channel(), mpsc::channel::<()>());
-    /// lp.queue_work_on(&pool, Lane::Cpu, move || begun.send(()).map(|()| wait.recv()), |_, _| {})?;
-    /// lp.queue_work_on(&pool, Lane::Cpu, || (), |_, _| {})?;
+    /// lp.queue_work_on(&pool, WorkKind::Cpu, move || begun.send(()).map(|()| wait.recv()), |_, _| {})?;
+    /// lp.queue_work_on(&pool, WorkKind::Cpu, || (), |_, _| {})?;
     /// begin.recv().unwrap();
     /// assert_eq!((pool.active(), pool.queued()), (1, 1));
     /// go.send(()).unwrap();
@@ -188,14 +282,14 @@ impl Pool {
     }
 
     pub(crate) fn submit(&self, job: Job) {
-        // Of brief jobs a thread takes several, if it finds several: those who bring them one by
-        // one, without waiting for anybody, are outrun.
+        // A thread takes brief jobs in batches if several are queued. Without the lock a fast
+        // worker would take them one by one as they are submitted.
         if job.is_brief() {
             let mut state = self.shared.lock();
-            self.shared.let_in(&mut state);
+            self.shared.drain_submitted(&mut state);
             state.queue.push(job);
             self.shared.wake_one(state);
-        } else if self.shared.door.leave(job) {
+        } else if self.shared.submitted.push(job) {
             self.shared.wake_one(self.shared.lock());
         }
     }
@@ -203,41 +297,40 @@ impl Pool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Jobs run without the lock, so a panic cannot have left it half-changed.
+        // Jobs run without the lock, so a panic cannot leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues the jobs that were left at the door.
-    fn let_in(&self, state: &mut State) {
+    /// Moves the submitted jobs to the queue.
+    fn drain_submitted(&self, state: &mut State) {
         let State { queue, arrived, .. } = state;
-        self.door.take(arrived);
+        self.submitted.take(arrived);
         arrived.drain(..).rev().for_each(|job| queue.push(job));
     }
 
-    /// Wakes a thread if there is work for it, one sleeps, and none is on its way. Brief jobs
-    /// are no work for one more if there is a thread for them on each core.
+    /// Wakes a thread if there is work for it, one sleeps, and none is being woken. If every core
+    /// has a thread for brief jobs, more such jobs wake no further thread.
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
         if state.asleep == 0 || state.waking {
             return;
         }
-        self.let_in(&mut state);
+        self.drain_submitted(&mut state);
         let enough = state.brief >= state.brief_limit && state.queue.is_brief();
         if !enough && state.queue.has_work() {
             state.waking = true;
-            self.tell_door(&state);
+            self.update_needs_wake(&state);
             drop(state);
             self.work.notify_one();
         }
     }
 
-    /// Says at the door whether somebody sleeps who is to be woken.
-    fn tell_door(&self, state: &State) {
-        self.door.set_quiet(state.asleep > 0 && !state.waking);
+    /// Publishes whether the next submission must wake a thread.
+    fn update_needs_wake(&self, state: &State) {
+        self.submitted.set_needs_wake(state.asleep > 0 && !state.waking);
     }
 }
 
-/// Starts threads, and returns how many there are. A pool with fewer than were asked for is
-/// slower; one without is none.
+/// Starts threads and returns how many have started. It is an error only if none has.
 fn start(threads: usize, mut one: impl FnMut() -> io::Result<()>) -> io::Result<usize> {
     for started in 0..threads {
         match one() {
@@ -262,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_sets_the_size() {
+    fn size_variable_is_clamped_to_the_valid_range() {
         assert_eq!(size_from(None), 4);
         assert_eq!(size_from(Some("7")), 7);
         assert_eq!(size_from(Some("0")), 1);
@@ -271,19 +364,19 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_knows_how_many_have_started() {
+    fn started_threads_are_counted() {
         let mut left = 3;
         let mut one = || {
             left -= 1;
             if left < 0 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         };
         assert_eq!(start(2, &mut one).unwrap(), 2);
-        assert_eq!(start(2, &mut one).unwrap(), 1, "the fourth cannot be started");
+        assert_eq!(start(2, &mut one).unwrap(), 1, "the fourth thread fails");
         assert_eq!(start(2, &mut one).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn a_pool_of_no_threads_is_refused() {
+    fn invalid_numbers_of_threads_are_refused() {
         assert_eq!(Pool::new(0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(Pool::new(1025).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }

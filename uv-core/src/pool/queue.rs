@@ -1,27 +1,28 @@
-//! The order in which a pool runs jobs.
+//! The run queue of a pool.
 
 use std::collections::VecDeque;
 
 use super::job::Job;
 
-/// What kind of work a job is.
+/// The kind of work of a job, which limits how many threads it may occupy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Computes, or does I/O that is quick.
+#[non_exhaustive]
+pub enum WorkKind {
+    /// Computation, or I/O that is fast.
     #[default]
     Cpu,
-    /// May wait long for somebody else, as name lookups do. Such jobs occupy at most half
-    /// of the threads, rounded up, so that they cannot hold up everything else.
-    Slow,
+    /// I/O that may wait for a long time, such as name lookups. Such jobs occupy at most half of
+    /// the threads, rounded up, so that they cannot starve other work.
+    SlowIo,
 }
 
-/// Jobs that wait for a thread: first come, first served, but for the slow ones that must
-/// wait for their turn.
+/// Jobs that wait for a thread, first in, first out, except that slow jobs wait while they occupy
+/// all the threads that they may.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     cpu: VecDeque<(u64, Job)>,
     slow: VecDeque<(u64, Job)>,
-    /// How many of those that are not slow are brief.
+    /// The number of brief jobs in `cpu`.
     brief: usize,
     arrivals: u64,
     slow_running: usize,
@@ -29,7 +30,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Says how many threads there are.
+    /// Sets the number of threads of the pool.
     pub(crate) fn set_threads(&mut self, threads: usize) {
         self.slow_limit = threads.div_ceil(2);
     }
@@ -37,11 +38,11 @@ impl Queue {
     pub(crate) fn push(&mut self, job: Job) {
         self.arrivals += 1;
         self.brief += usize::from(job.is_brief());
-        let lane = match job.lane() {
-            Lane::Cpu => &mut self.cpu,
-            Lane::Slow => &mut self.slow,
+        let queue = match job.kind() {
+            WorkKind::Cpu => &mut self.cpu,
+            WorkKind::SlowIo => &mut self.slow,
         };
-        lane.push_back((self.arrivals, job));
+        queue.push_back((self.arrivals, job));
     }
 
     /// The next job to run. A slow one must be followed by [`Queue::slow_ended`].
@@ -67,13 +68,13 @@ impl Queue {
         }
     }
 
-    /// The next job to run with its place, if it is a brief one.
+    /// The next job to run, with its position, if it is a brief one.
     pub(crate) fn pop_brief(&mut self) -> Option<(u64, Job)> {
         let is_next = self.cpu.front().is_some_and(|(_, job)| job.is_brief());
         if is_next && !self.is_slow_first() { self.pop_cpu() } else { None }
     }
 
-    /// Brief jobs that were taken and not begun get their places again.
+    /// Puts brief jobs that were taken but not started back at their positions.
     pub(crate) fn put_back(&mut self, jobs: impl DoubleEndedIterator<Item = (u64, Job)>) {
         for job in jobs.rev() {
             self.brief += 1;
@@ -85,17 +86,17 @@ impl Queue {
         self.slow_running -= 1;
     }
 
-    /// True if [`Queue::pop`] has something to give.
+    /// True if [`Queue::pop`] returns a job.
     pub(crate) fn has_work(&self) -> bool {
         !self.cpu.is_empty() || (!self.slow.is_empty() && self.slow_running < self.slow_limit)
     }
 
-    /// True if all that [`Queue::pop`] has to give is brief.
+    /// True if all queued jobs are brief.
     pub(crate) fn is_brief(&self) -> bool {
         self.brief == self.cpu.len() && self.slow.is_empty()
     }
 
-    /// How many jobs wait.
+    /// The number of queued jobs.
     pub(crate) fn len(&self) -> usize {
         self.cpu.len() + self.slow.len()
     }

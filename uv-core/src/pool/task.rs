@@ -1,67 +1,75 @@
-//! Tasks: jobs that stay where they are while they are performed.
+//! Tasks: jobs that stay in place while they are performed.
 //!
-//! A closure leaves the job's memory to run. A [`Task`] does not, so the kernel may be lent
-//! parts of it, and whoever cancels it gets it back whole.
+//! A closure is moved out of the job's memory to run. A [`Task`] is not, so the kernel may use
+//! memory inside it, and cancelling it returns it unchanged.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use poll_core::{Op, OpKind};
 
-/// Something that a thread can do by blocking, or perhaps a backend by an operation.
-pub trait Task: Send + 'static {
-    /// What doing it gives.
+/// An operation that a worker performs by blocking, or a backend asynchronously.
+///
+/// # Safety
+///
+/// The loop submits the operation that [`op`](Task::op) returns. Its memory and its source are
+/// part of the task or owned by it. They stay valid and unused until the operation has completed,
+/// as long as the task is not moved: until then no method but [`submitted`](Task::submitted) is
+/// called.
+#[allow(unsafe_code, reason = "the kernel uses the memory that an implementation names")]
+pub unsafe trait Task: Send + 'static {
+    /// The result of the task.
     type Value: Send + 'static;
 
-    /// Does it, in this thread.
+    /// Performs the task in this thread, which may block.
     fn perform(&mut self) -> io::Result<Self::Value>;
 
-    /// Does it here and now, if that blocks nobody: `None` if it may block, or the caller
-    /// is to hear something else than success.
-    fn at_once(&mut self) -> Option<Self::Value> {
+    /// Performs the task in this thread if that does not block. `None` if it may block, or if the
+    /// result is an error.
+    fn try_perform(&mut self) -> Option<Self::Value> {
         None
     }
 
-    /// True if to do it [at once](Task::at_once) takes a thread a few microseconds, so that it
-    /// is not worth while to tell of each by itself.
+    /// True if [`try_perform`](Task::try_perform) takes only a few microseconds, so that the
+    /// completions of such tasks are worth batching.
     fn is_brief(&self) -> bool {
         false
     }
 
-    /// Which kind of operation does it, so that nothing more is done where none does.
+    /// The kind of operation that performs the task, without preparing one.
     fn kind(&mut self) -> Option<OpKind> {
         self.op().map(|op| op.kind())
     }
 
-    /// The operation that does it, or the next part of it. What that names stays valid until
-    /// it has completed, if this value stays in its place.
+    /// The operation that performs the task, or its next part. Its memory stays valid until the
+    /// operation has completed, as long as this value is not moved.
     fn op(&mut self) -> Option<Op> {
         None
     }
 
-    /// The backend has the operation now, and will perform it.
+    /// The backend has accepted the operation and will perform it.
     fn submitted(&mut self) {}
 
-    /// The operation has completed.
+    /// The operation has completed with this result.
     fn step(&mut self, _result: usize) -> Step<Self::Value> {
-        Step::Again
+        Step::Continue
     }
 }
 
-/// What follows when an operation of a task has completed.
+/// The next step after an operation of a task has completed.
 #[derive(Debug)]
 pub enum Step<T> {
-    /// Nothing: this is what it gives.
-    Over(io::Result<T>),
-    /// The next operation.
-    Again,
+    /// The task is complete, with this result.
+    Done(io::Result<T>),
+    /// The next operation is to be submitted.
+    Continue,
 }
 
-/// A task, and what it gave once it was done.
+/// A task and its result.
 #[derive(Debug)]
 pub(crate) struct Running<A: Task> {
     pub(crate) task: A,
-    /// `None` if it has not been done.
+    /// `None` until the task is complete.
     pub(crate) outcome: Option<io::Result<A::Value>>,
 }
 
@@ -70,28 +78,28 @@ impl<A: Task> Running<A> {
         Running { task, outcome: None }
     }
 
-    /// Does it if that blocks nobody; true if it is done.
-    pub(crate) fn at_once(&mut self) -> bool {
-        self.outcome = self.task.at_once().map(Ok);
+    /// Performs the task if that does not block. True if it is complete.
+    pub(crate) fn try_run(&mut self) -> bool {
+        self.outcome = self.task.try_perform().map(Ok);
         self.outcome.is_some()
     }
 
-    /// Does it. No panic gets out, as none may end a worker.
+    /// Performs the task. A panic is caught, because it must not end the worker.
     pub(crate) fn run(&mut self) {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.task.perform()));
         let panicked = |_| Err(io::Error::other("the task panicked: its result is lost"));
         self.outcome = Some(outcome.unwrap_or_else(panicked));
     }
 
-    /// Takes the result of an operation; true if that was the last.
+    /// Takes the result of an operation. True if the task is complete.
     pub(crate) fn step(&mut self, result: Result<usize, i32>) -> bool {
         let step = match result {
             Ok(result) => self.task.step(result),
-            Err(code) => Step::Over(Err(io::Error::from_raw_os_error(code))),
+            Err(code) => Step::Done(Err(io::Error::from_raw_os_error(code))),
         };
         match step {
-            Step::Over(outcome) => self.outcome = Some(outcome),
-            Step::Again => {}
+            Step::Done(outcome) => self.outcome = Some(outcome),
+            Step::Continue => {}
         }
         self.outcome.is_some()
     }

@@ -1,41 +1,41 @@
-//! What a thread of a pool does.
+//! The worker: the main loop of a pool's thread.
 //!
-//! It takes a job, runs it, hands it back, and looks for the next. Where many wait that are
-//! [brief](super::Task::is_brief), as reads of files that are in memory, it takes several and
-//! hands them back together: the lock and the waking of the loop are paid for once. Nothing
-//! waits for a job that blocks: before one does, what is done is handed back, and what is not
-//! begun goes back to its place in the queue.
+//! A worker takes a job, runs it, returns it to its loop, and takes the next. If several queued
+//! jobs are [brief](super::Task::is_brief), such as reads of cached files, it takes a batch of them
+//! and returns them together, so that the lock and the wake of the loop are paid for once. A batch
+//! never waits for a job that blocks: before a job may block, finished jobs are returned, and jobs
+//! that have not started go back to their positions in the queue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::home::Home;
+use super::completion_queue::CompletionQueue;
 use super::job::Job;
-use super::list::Chain;
-use super::{Lane, Shared, State};
+use super::mpsc_stack::JobChain;
+use super::{Shared, State, WorkKind};
 
-/// How many brief jobs a thread takes at the most.
-const TOGETHER: usize = 32;
+/// The maximal number of brief jobs in a batch.
+const MAX_BATCH: usize = 32;
 
 /// Runs jobs until the pool ends.
 pub(super) fn run(shared: &Shared) {
-    let (batch, luck) = (VecDeque::new(), Luck::default());
-    Worker { shared, home: None, batch, active: 0, brief: false, luck }.run_jobs();
+    let (batch, backoff) = (VecDeque::new(), Backoff::default());
+    Worker { shared, completions: None, batch, active: 0, brief: false, backoff }.run_jobs();
 }
 
 struct Worker<'a> {
     shared: &'a Shared,
-    /// Where the last job was handed back to: most come from the same loop as the one before.
-    /// Once handed back a job may go, and its home with it: hence one's own. Not kept while
-    /// asleep, as it keeps a loop's waker.
-    home: Option<Arc<Home>>,
-    /// Brief jobs that were taken together and are not begun, with their places in the queue.
+    /// The completion queue of the last job, cached because most jobs come from the same loop as
+    /// the one before. It is owned, because a returned job may be freed together with its queue.
+    /// Released before the worker sleeps, because it keeps the waker of a loop alive.
+    completions: Option<Arc<CompletionQueue>>,
+    /// Brief jobs that were taken together and have not started, with their queue positions.
     batch: VecDeque<(u64, Job)>,
-    /// How many jobs this thread has taken, as the pool counts them, and if it is one of
-    /// those that run brief jobs.
+    /// This worker's share of [`State::active`].
     active: usize,
+    /// True if this worker is counted in [`State::brief`].
     brief: bool,
-    luck: Luck,
+    backoff: Backoff,
 }
 
 impl<'a> Worker<'a> {
@@ -43,19 +43,19 @@ impl<'a> Worker<'a> {
         let mut state = self.shared.lock();
         loop {
             let Some(job) = self.next(&mut state) else {
-                if state.ending && state.queue.len() == 0 {
+                if state.shutdown && state.queue.len() == 0 {
                     return;
                 }
                 state = self.sleep(state);
                 continue;
             };
             self.take_more(&mut state, job);
-            // A job that is queued no longer is active.
+            // A job that has left the queue counts as active.
             self.active = 1 + self.batch.len();
             self.brief = !self.batch.is_empty();
             state.active += self.active;
             state.brief += usize::from(self.brief);
-            let slow = job.lane() == Lane::Slow;
+            let slow = job.kind() == WorkKind::SlowIo;
             self.shared.wake_one(state);
             self.run_taken(job);
             state = self.shared.lock();
@@ -69,69 +69,69 @@ impl<'a> Worker<'a> {
 
     fn next(&self, state: &mut State) -> Option<Job> {
         state.queue.pop().or_else(|| {
-            self.shared.let_in(state);
+            self.shared.drain_submitted(state);
             state.queue.pop()
         })
     }
 
-    /// Sleeps until woken, unless a job has come meanwhile.
+    /// Sleeps until woken, unless a job was submitted meanwhile.
     fn sleep(&mut self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if self.home.is_some() {
+        if self.completions.is_some() {
             drop(state);
-            self.home = None;
+            self.completions = None;
             return self.shared.lock();
         }
         state.asleep += 1;
-        self.shared.tell_door(&state);
-        if self.shared.door.is_empty() {
+        self.shared.update_needs_wake(&state);
+        if self.shared.submitted.is_empty() {
             state = self.shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.waking = false;
         }
         state.asleep -= 1;
-        self.shared.tell_door(&state);
+        self.shared.update_needs_wake(&state);
         state
     }
 
-    /// Takes the jobs behind a brief one if they are brief, too: not more than the share of
-    /// each thread that runs such jobs.
+    /// Takes the brief jobs that follow a brief one, up to an equal share of the queue for each
+    /// thread that may run such jobs.
     fn take_more(&mut self, state: &mut State, first: Job) {
         if !first.is_brief() {
             return;
         }
         let share = (state.queue.len() + 1).div_ceil(state.brief_limit);
-        if share < 2 || !self.luck.is_to_be_tried() {
+        if share < 2 || !self.backoff.should_try() {
             return;
         }
-        while self.batch.len() + 1 < share.min(TOGETHER)
+        while self.batch.len() + 1 < share.min(MAX_BATCH)
             && let Some(next) = state.queue.pop_brief()
         {
             self.batch.push_back(next);
         }
     }
 
-    /// Runs what was taken: `first`, then the batch.
+    /// Runs the jobs that were taken: `first`, then the batch.
     fn run_taken(&mut self, first: Job) {
         let mut done = None;
         let mut next = Some(first);
         while let Some(job) = next {
-            if job.begin() {
-                if self.brief && job.run_at_once() {
-                    self.luck.tried(true);
+            if job.start() {
+                if self.brief && job.try_run() {
+                    self.backoff.record(true);
                 } else {
-                    self.run_alone(job, &mut done);
+                    self.run_blocking(job, &mut done);
                 }
                 done = Some(self.chain(done, job));
             }
             next = self.batch.pop_front().map(|(_, job)| job);
         }
-        self.hand_back(done);
+        self.complete(done);
     }
 
-    /// Runs a job that may block.
-    fn run_alone(&mut self, job: Job, done: &mut Option<Chain>) {
-        self.hand_back(done.take());
+    /// Runs a job that may block, after everything that must not wait for it was returned.
+    fn run_blocking(&mut self, job: Job, done: &mut Option<JobChain>) {
+        self.complete(done.take());
         if self.brief {
-            self.luck.tried(false);
+            self.backoff.record(false);
             self.active -= self.batch.len();
             let mut state = self.shared.lock();
             state.active -= self.batch.len();
@@ -143,45 +143,46 @@ impl<'a> Worker<'a> {
         job.run();
     }
 
-    /// Adds a job to those that are handed back together.
-    fn chain(&mut self, done: Option<Chain>, job: Job) -> Chain {
-        let home = job.home();
-        job.handed_back();
-        if self.home.as_ref().is_some_and(|last| Arc::ptr_eq(last, home)) {
+    /// Appends a finished job to those that are returned together.
+    fn chain(&mut self, done: Option<JobChain>, job: Job) -> JobChain {
+        let completions = job.completions();
+        job.mark_returned();
+        if self.completions.as_ref().is_some_and(|last| Arc::ptr_eq(last, completions)) {
             return match done {
                 Some(mut chain) => {
                     chain.add(job);
                     chain
                 }
-                None => Chain::of(job),
+                None => JobChain::of(job),
             };
         }
-        self.hand_back(done);
-        self.home = Some(Arc::clone(home));
-        Chain::of(job)
+        self.complete(done);
+        self.completions = Some(Arc::clone(completions));
+        JobChain::of(job)
     }
 
-    fn hand_back(&self, done: Option<Chain>) {
+    fn complete(&self, done: Option<JobChain>) {
         if let Some(done) = done
-            && let Some(home) = &self.home
+            && let Some(completions) = &self.completions
         {
-            home.hand_back(done);
+            completions.push(done);
         }
     }
 }
 
-/// Whether brief jobs were found to be brief: to try costs a system call. What is not in
-/// memory, or on a file system that does not tell, is tried more and more seldom.
+/// Exponential back-off of attempts to run brief jobs without blocking. A failed attempt costs a
+/// system call: files that are not cached, or on a file system without such reads, are tried less
+/// and less often.
 #[derive(Debug, Default)]
-struct Luck {
-    /// So many chances are let go before the next try.
+struct Backoff {
+    /// How many attempts are still to be skipped.
     left: u8,
-    /// As many were before the last one.
+    /// How many attempts were skipped before the last one.
     pause: u8,
 }
 
-impl Luck {
-    fn is_to_be_tried(&mut self) -> bool {
+impl Backoff {
+    fn should_try(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
@@ -191,8 +192,8 @@ impl Luck {
         }
     }
 
-    fn tried(&mut self, lucky: bool) {
-        self.pause = if lucky { self.pause / 2 } else { self.pause.saturating_mul(2) | 1 };
+    fn record(&mut self, success: bool) {
+        self.pause = if success { self.pause / 2 } else { self.pause.saturating_mul(2) | 1 };
         self.left = self.pause;
     }
 }
@@ -202,11 +203,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_unlucky_tries_more_and_more_seldom() {
-        let (mut luck, mut tries) = (Luck::default(), 0);
+    fn failed_attempts_become_rare() {
+        let (mut backoff, mut tries) = (Backoff::default(), 0);
         for _ in 0..25_600 {
-            if luck.is_to_be_tried() {
-                luck.tried(false);
+            if backoff.should_try() {
+                backoff.record(false);
                 tries += 1;
             }
         }
@@ -214,10 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_lucky_tries_every_time_again() {
-        let mut luck = Luck::default();
-        (0..20).for_each(|_| luck.tried(false));
-        (0..20).for_each(|_| luck.tried(true));
-        assert!((0..100).all(|_| luck.is_to_be_tried()));
+    fn successful_attempts_end_the_back_off() {
+        let mut backoff = Backoff::default();
+        (0..20).for_each(|_| backoff.record(false));
+        (0..20).for_each(|_| backoff.record(true));
+        assert!((0..100).all(|_| backoff.should_try()));
     }
 }

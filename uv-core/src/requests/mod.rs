@@ -1,7 +1,7 @@
-//! Requests: things asked for once, which call back once.
+//! Requests: operations that are started once and call back once.
 
 mod task;
 mod work;
 
 pub(crate) use work::Works;
-pub use work::{Work, WorkError};
+pub use work::{WorkError, WorkRequest};

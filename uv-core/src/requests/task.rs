@@ -1,51 +1,50 @@
-//! Task requests: what the backend performs where it can, and else a pool.
+//! Task requests: performed by the backend if it supports the operation, otherwise by a pool.
 
 #![allow(unsafe_code)]
 
 use std::io;
 
-use poll_core::{Backend, Token};
+use poll_core::{Backend, OpKind, Token};
 
 use super::work::WorkSlot;
-use crate::callback::Once;
-use crate::notify::Notes;
-use crate::operations::Asker;
+use crate::event_loop::{InFlight, Notification, OpOwner};
 use crate::pool::{Job, Pool, Running, Task};
+use crate::storage::InlineFnOnce;
 use crate::{Loop, error, sys};
 
 impl<B: Backend> Loop<B> {
-    /// Has a task performed, then calls `done` with it and with what it gave.
+    /// Starts a task; calls `done` with the task and its result when it is complete.
     pub(crate) fn queue_task<A: Task>(
         &mut self,
         pool: Option<&Pool>,
         mut task: A,
         done: impl FnOnce(&mut Loop<B>, A, io::Result<A::Value>) + 'static,
     ) -> Token {
-        // Whoever names a pool wants that one.
-        let lent = pool.is_none() && task.kind().is_some_and(|kind| self.backend.supports(kind));
+        // A caller that names a pool gets that pool.
+        let lend = pool.is_none() && task.kind().is_some_and(|kind| self.backend.supports(kind));
         let job = self.works.vacant_job();
-        let finish = Once::new(move |lp: &mut Loop<B>, job: Job| {
-            // SAFETY: this job was filled with an `A`, below; a request finishes once.
+        let finish = InlineFnOnce::new(move |lp: &mut Loop<B>, job: Job| {
+            // SAFETY: the job is filled with an `A` below, and a request finishes once.
             let Running { task, outcome } = unsafe { job.take_task::<A>() };
             lp.reuse(job);
             done(lp, task, outcome.unwrap_or_else(|| Err(error::cancelled())));
         });
-        let request = self.works.requests.insert(WorkSlot { job, finish });
-        let op = if lent {
+        let request = self.works.requests.insert(WorkSlot { job, flight: None, finish });
+        let op = if lend {
             job.fill_and_lend(request, task)
         } else {
             job.fill_with_task(request, task);
             None
         };
         match op {
-            Some(op) => self.works.lent.push((request, op)),
-            None if pool.is_none() && job.at_once() => self.tell_later(job),
-            None => self.hand_to_pool(pool, job),
+            Some(op) => self.works.to_submit.push((request, op)),
+            None if pool.is_none() && job.try_complete() => self.complete_later(job),
+            None => self.submit_to_pool(pool, job),
         }
         request
     }
 
-    fn hand_to_pool(&mut self, pool: Option<&Pool>, job: Job) {
+    fn submit_to_pool(&mut self, pool: Option<&Pool>, job: Job) {
         let pool = match pool {
             Some(pool) => Ok(pool),
             None => self.pool(),
@@ -55,74 +54,101 @@ impl<B: Backend> Loop<B> {
                 job.queue();
                 pool.submit(job);
             }
-            // No threads: it fails as any other operation does, later.
+            // No thread can be started: the request fails in its callback, as other errors do.
             Err(error) => {
                 job.fail(error.raw_os_error().unwrap_or(sys::CANCELLED));
-                self.tell_later(job);
+                self.complete_later(job);
             }
         }
     }
 
-    /// Has a job that no pool holds call back when the loop next looks for ended work.
-    fn tell_later(&mut self, job: Job) {
-        self.works.settled.push(job);
-        // If waking fails it is found when the loop next looks.
-        let _ = self.notifier.notify(Notes::WORK);
+    /// Calls back for a job that no pool holds when the loop next collects completed work.
+    fn complete_later(&mut self, job: Job) {
+        self.works.completed_here.push(job);
+        // If the wake fails, the loop finds the job in its next iteration.
+        let _ = self.notifier.notify(Notification::WORK);
     }
 
-    /// Gives the tasks that wait for it to the backend, before it waits.
+    /// Submits the pending tasks to the backend, before it waits.
     pub(crate) fn submit_lent(&mut self) {
         if !self.works.has_lent() {
             return;
         }
-        let mut lent = std::mem::take(&mut self.works.lent);
-        for (request, op) in lent.drain(..) {
+        let mut to_submit = std::mem::take(&mut self.works.to_submit);
+        for (request, op) in to_submit.drain(..) {
             let Some(slot) = self.works.requests.get(request) else { continue };
             let job = slot.job;
             if job.is_cancelled() {
                 continue;
             }
-            // SAFETY: all that the operation names is part of the task or owned by it. The
-            // task stays in the job's memory, and the job is kept for the request until the
-            // end of the operation has come, or the backend is gone.
-            match unsafe { self.submit(Asker::Task(request), op) } {
+            if slot.flight.is_some_and(|before| before.cancelled) {
+                // Cancelled between two operations.
+                job.fail(sys::CANCELLED);
+                self.complete_later(job);
+                continue;
+            }
+            let kind = op.kind();
+            // SAFETY: the memory and the source of the operation are part of the task or owned by
+            // it, as `Task` requires. The task stays in the job's memory, and the request keeps
+            // the job until the operation has completed or the backend was dropped.
+            let submitted = unsafe { self.submit(OpOwner::Task(request), op) };
+            if let Some(slot) = self.works.requests.get_mut(request) {
+                let token = submitted.as_ref().ok().copied();
+                slot.flight = token.map(|token| InFlight { token, kind, cancelled: false });
+            }
+            match submitted {
                 Ok(_) => job.submitted(),
-                Err(_) => self.hand_to_pool(None, job),
+                Err(_) => self.submit_to_pool(None, job),
             }
         }
-        self.works.lent = lent;
+        self.works.to_submit = to_submit;
     }
 
-    /// The backend has performed an operation of a task.
-    pub(crate) fn task_done(&mut self, request: Token, result: Result<usize, i32>) {
-        let Some(slot) = self.works.requests.get(request) else { return };
+    /// Handles the completion of an operation of a task. True if a callback ran.
+    pub(crate) fn task_done(&mut self, request: Token, result: Result<usize, i32>) -> bool {
+        let Some(slot) = self.works.requests.get_mut(request) else { return false };
         let job = slot.job;
-        let retried = result.err().is_some_and(sys::fs::is_interrupted);
-        if result.err().is_some_and(sys::fs::is_unsupported) {
-            // The kernel has the operation, but not for this kind of file.
-            self.operations.told_nobody += 1;
-            return self.hand_to_pool(None, job);
-        }
-        if retried || !job.step(result) {
-            self.operations.told_nobody += 1;
-            return match job.op() {
-                Some(op) => self.works.lent.push((request, op)),
-                None => self.hand_to_pool(None, job),
-            };
+        if slot.flight.is_some_and(|flight| flight.cancelled) {
+            // A part may be complete; the rest is not tried.
+            if !job.step(result) {
+                job.step(Err(sys::CANCELLED));
+            }
+        } else if result.err().is_some_and(sys::fs::is_unsupported) {
+            // The kernel has the operation, but does not support it for this kind of file.
+            slot.flight = None;
+            self.submit_to_pool(None, job);
+            return false;
+        } else if result.err().is_some_and(sys::fs::is_interrupted) || !job.step(result) {
+            match job.op() {
+                Some(op) => self.works.to_submit.push((request, op)),
+                None => {
+                    slot.flight = None;
+                    self.submit_to_pool(None, job);
+                }
+            }
+            return false;
         }
         if let Some(slot) = self.works.requests.remove(request) {
             slot.finish.call(self, job);
         }
+        true
     }
 
-    /// Cancels a request that has not begun.
-    pub(crate) fn cancel_queued(&mut self, request: Token) -> io::Result<()> {
-        let slot = self.works.requests.get(request).ok_or_else(error::stale_request)?;
+    /// Cancels a request that has not started, or asks the backend to cancel its operation.
+    pub(crate) fn cancel_request(&mut self, request: Token) -> io::Result<()> {
+        let slot = self.works.requests.get_mut(request).ok_or_else(error::stale_request)?;
         if !slot.job.cancel() {
-            let why = "the work has begun: it can be cancelled only while it is queued";
+            if let Some(flight) = &mut slot.flight
+                // The kernel owns the descriptor: it must not stay open.
+                && flight.kind != OpKind::Close
+            {
+                flight.cancel(&mut self.backend);
+                return Ok(());
+            }
+            let why = "a thread has started it, or it is complete";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
-        self.works.settled.push(slot.job);
-        self.notifier.notify(Notes::WORK)
+        self.works.completed_here.push(slot.job);
+        self.notifier.notify(Notification::WORK)
     }
 }

@@ -1,4 +1,4 @@
-//! Work requests: run a closure on a pool, get its result in the loop.
+//! Work requests: closures that run on a pool and return their result to the loop.
 
 #![allow(unsafe_code)]
 
@@ -10,25 +10,25 @@ use std::sync::Arc;
 
 use poll_core::{Backend, Op, Token};
 
-use crate::arena::Arena;
-use crate::callback::Once;
-use crate::notify::Notes;
-use crate::pool::{Ending, Home, Job, Lane, Pool};
+use crate::event_loop::{InFlight, Notification, exchange};
+use crate::handles::{key_from_bits, key_to_bits};
+use crate::pool::{CompletionQueue, Job, Outcome, Pool, WorkKind};
+use crate::storage::{Arena, InlineFnOnce, Seed};
 use crate::{Loop, error};
 
-/// A closure that runs, or will run, on a pool: the key to [cancel](Work::cancel) it.
+/// The key of a closure that is queued or runs on a pool, to [cancel](WorkRequest::cancel) it.
 ///
-/// It is stale once the request has called back.
+/// It is stale once the request's callback has run.
 ///
 /// ```
-/// use uv_core::{Lane, Loop, Pool, RunMode, Work, WorkError};
+/// use uv_core::{WorkKind, Loop, Pool, RunMode, WorkRequest, WorkError};
 ///
 /// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(1)?);
 /// let (go, wait) = std::sync::mpsc::channel::<()>();
-/// lp.queue_work_on(&pool, Lane::Cpu, move || wait.recv(), |_, _| {})?;
+/// lp.queue_work_on(&pool, WorkKind::Cpu, move || wait.recv(), |_, _| {})?;
 ///
-/// // The only thread is busy, so this one has not begun.
-/// let work: Work = lp.queue_work_on(&pool, Lane::Cpu, || 6 * 7, |_, answer| {
+/// // The only thread is busy, so this work has not started.
+/// let work: WorkRequest = lp.queue_work_on(&pool, WorkKind::Cpu, || 6 * 7, |_, answer| {
 ///     assert!(matches!(answer, Err(WorkError::Cancelled)));
 /// })?;
 /// work.cancel(&mut lp)?;
@@ -37,7 +37,7 @@ use crate::{Loop, error};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Work(Token);
+pub struct WorkRequest(Token);
 
 /// Why work has no result.
 ///
@@ -49,7 +49,7 @@ pub struct Work(Token);
 ///     || -> u32 { panic!("no idea") },
 ///     |_, answer| match answer {
 ///         Ok(answer) => println!("{answer}"),
-///         Err(WorkError::Cancelled) => println!("nobody was asked"),
+///         Err(WorkError::Cancelled) => println!("it did not run"),
 ///         Err(panicked) => assert_eq!(panicked.to_string(), "the work panicked: no idea"),
 ///     },
 /// )?;
@@ -57,9 +57,9 @@ pub struct Work(Token);
 /// # std::io::Result::Ok(())
 /// ```
 pub enum WorkError {
-    /// It was cancelled before it began.
+    /// It was cancelled before it started.
     Cancelled,
-    /// It panicked, with this.
+    /// It panicked, with this payload.
     Panicked(Box<dyn Any + Send>),
 }
 
@@ -67,78 +67,89 @@ pub enum WorkError {
 #[derive(Debug)]
 pub(crate) struct Works<B: Backend> {
     pub(super) requests: Arena<WorkSlot<B>>,
-    /// Those whose tasks wait for the backend to take them, before it waits.
-    pub(super) lent: Vec<(Token, Op)>,
-    home: Arc<Home>,
-    /// Jobs that were used and can be used again.
+    /// Operations of tasks that are submitted before the backend next waits.
+    pub(super) to_submit: Vec<(Token, Op)>,
+    completions: Arc<CompletionQueue>,
+    /// Free list of jobs.
     spare: Vec<Job>,
-    /// Jobs that were handed back and wait for their callbacks, the next one last.
-    ended: Vec<Job>,
-    /// Jobs that have an end and that no pool hands back: cancelled, or done at once. In the
-    /// order of that, since the last callbacks.
-    pub(super) settled: Vec<Job>,
+    /// Completed jobs whose callbacks are due, the next one last.
+    completed: Vec<Job>,
+    /// Jobs that no pool returns, because they were cancelled or completed by the loop itself, in
+    /// that order, since the last callbacks.
+    pub(super) completed_here: Vec<Job>,
 }
 
 #[derive(Debug)]
 pub(super) struct WorkSlot<B: Backend> {
     pub(super) job: Job,
-    /// Takes the result out of the job and calls back with it.
-    pub(super) finish: Once<B, Job>,
+    /// The operation that performs the task, from its submission until the backend has reported
+    /// its completion and no next part follows.
+    pub(super) flight: Option<InFlight>,
+    /// Moves the result out of the job and calls back with it.
+    pub(super) finish: InlineFnOnce<B, Job>,
 }
 
 impl<B: Backend> Works<B> {
-    pub(crate) fn new(home: Home) -> Works<B> {
+    pub(crate) fn new(seed: Seed, completions: CompletionQueue) -> Works<B> {
         Works {
-            requests: Arena::default(),
-            lent: Vec::new(),
-            home: Arc::new(home),
+            requests: Arena::new(seed),
+            to_submit: Vec::new(),
+            completions: Arc::new(completions),
             spare: Vec::new(),
-            ended: Vec::new(),
-            settled: Vec::new(),
+            completed: Vec::new(),
+            completed_here: Vec::new(),
         }
     }
 
-    /// How many have not called back yet.
+    /// The number of requests whose callbacks have not run yet.
     pub(crate) fn active(&self) -> usize {
         self.requests.len()
     }
 
-    /// True if tasks wait for the backend to take them.
+    /// True if tasks are to be submitted to the backend.
     pub(crate) fn has_lent(&self) -> bool {
-        !self.lent.is_empty()
+        !self.to_submit.is_empty()
     }
 
-    /// A job to fill.
+    /// An empty job.
     pub(super) fn vacant_job(&mut self) -> Job {
-        self.spare.pop().unwrap_or_else(|| Job::allocate(&self.home))
+        self.spare.pop().unwrap_or_else(|| Job::allocate(&self.completions))
     }
 }
 
 impl<B: Backend> Drop for Works<B> {
     fn drop(&mut self) {
         for (_, request) in self.requests.iter() {
-            // The backend, gone by now, has let go of what it had taken.
+            // The backend was dropped before and has released the operations that it had accepted.
             if request.job.cancel() || request.job.abandon() {
-                self.settled.push(request.job);
+                self.completed_here.push(request.job);
             }
         }
-        // Those that a pool still holds are freed by it.
-        for job in self.ended.drain(..).chain(self.settled.drain(..)) {
+        // A pool frees the jobs that it still holds.
+        for job in self.completed.drain(..).chain(self.completed_here.drain(..)) {
             job.drop_result();
-            if job.give_up() {
+            if job.release_from_loop() {
                 job.free();
             }
         }
         self.spare.drain(..).for_each(Job::free);
-        self.home.close();
+        self.completions.close();
     }
 }
 
 impl<B: Backend> Loop<B> {
-    /// Runs `work` on the process's [pool](Pool::global), then calls `done` in the loop
-    /// with what it returned.
+    /// Runs `work` on the process's [pool](Pool::global), then calls `done` in the loop with its
+    /// result.
     ///
-    /// The loop stays alive meanwhile. Work starts in the order it was queued.
+    /// The loop stays alive until then. Work starts in the order in which it was queued. Messages
+    /// that `work` sends to a [`Channel`](crate::Channel) or an [`Async`](crate::Async) of this
+    /// loop are delivered before `done` is called.
+    ///
+    /// A request allocates nothing once the loop has had as many at a time, if `work` and its
+    /// result take up to 55 words each and the captures of `done` up to three; larger ones are
+    /// boxed. So a library may pass raw descriptors and pointers of its callers by a small `Send`
+    /// type of its own, as libuv's `uv_fs_*` do; for descriptors see also
+    /// [`fs::File::borrow_raw`](crate::fs::File::borrow_raw).
     ///
     /// ```
     /// use uv_core::{Loop, RunMode};
@@ -154,32 +165,50 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// Those of starting the pool's threads, the first time.
+    /// The error of starting the pool's threads, on first use.
+    #[doc(alias = "uv_queue_work")]
     pub fn queue_work<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
-    ) -> io::Result<Work> {
-        self.queue_on_own_pool(Lane::Cpu, work, done)
+    ) -> io::Result<WorkRequest> {
+        self.queue_work_kind(WorkKind::Cpu, work, done)
     }
 
-    fn queue_on_own_pool<T: Send + 'static>(
+    /// As [`queue_work`](Loop::queue_work), for a given kind of work.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, WorkKind};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.queue_work_kind(WorkKind::SlowIo, || 6 * 7, |_, answer| {
+    ///     assert_eq!(answer.unwrap(), 42);
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for `queue_work`.
+    #[doc(alias = "uv_queue_work")]
+    pub fn queue_work_kind<T: Send + 'static>(
         &mut self,
-        lane: Lane,
+        kind: WorkKind,
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
-    ) -> io::Result<Work> {
+    ) -> io::Result<WorkRequest> {
         self.pool()?;
-        let (work, job) = self.prepare_work(lane, work, done);
-        // It is there now.
+        let (work, job) = self.prepare_work(kind, work, done);
+        // `self.pool()` has set it.
         if let Some(pool) = &self.pool {
             pool.submit(job);
         }
         Ok(work)
     }
 
-    /// Makes this loop use `pool` from now on, for [work](Loop::queue_work) and for all other
-    /// requests that need a thread, instead of the process's.
+    /// Sets the pool of this loop, for [work](Loop::queue_work) and all other requests that need a
+    /// thread, instead of the process's pool.
     ///
     /// ```
     /// use uv_core::{Loop, Pool, RunMode};
@@ -194,7 +223,7 @@ impl<B: Backend> Loop<B> {
         self.pool = Some(pool);
     }
 
-    /// The pool that this loop uses.
+    /// The pool of this loop.
     pub(crate) fn pool(&mut self) -> io::Result<&Pool> {
         match &mut self.pool {
             Some(pool) => Ok(pool),
@@ -202,18 +231,18 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// As [`queue_work`](Loop::queue_work), for work of this crate's that returns a result
-    /// and does not panic: that it was cancelled is one more error.
+    /// As [`queue_work`](Loop::queue_work), for work of this crate that returns an `io::Result`:
+    /// cancellation and panics become errors too.
     pub(crate) fn queue_request<T: Send + 'static>(
         &mut self,
-        lane: Lane,
+        kind: WorkKind,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, io::Result<T>) + 'static,
-    ) -> io::Result<Work> {
-        self.queue_on_own_pool(lane, work, move |lp, ending| {
+    ) -> io::Result<WorkRequest> {
+        self.queue_work_kind(kind, work, move |lp, outcome| {
             done(
                 lp,
-                ending.unwrap_or_else(|why| match why {
+                outcome.unwrap_or_else(|why| match why {
                     WorkError::Cancelled => Err(error::cancelled()),
                     panicked => Err(io::Error::other(panicked.to_string())),
                 }),
@@ -221,111 +250,167 @@ impl<B: Backend> Loop<B> {
         })
     }
 
-    /// As [`queue_work`](Loop::queue_work), on a pool of the caller's and in a lane.
+    /// As [`queue_work`](Loop::queue_work), on a given pool and for a given kind of work.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Pool, RunMode, WorkKind};
+    ///
+    /// let (mut lp, pool) = (Loop::with_default_backend()?, Pool::new(1)?);
+    /// lp.queue_work_on(&pool, WorkKind::SlowIo, || 6 * 7, |_, answer| {
+    ///     assert_eq!(answer.unwrap(), 42);
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
     /// None at present.
+    #[doc(alias = "uv_queue_work")]
     pub fn queue_work_on<T: Send + 'static>(
         &mut self,
         pool: &Pool,
-        lane: Lane,
+        kind: WorkKind,
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
-    ) -> io::Result<Work> {
-        let (work, job) = self.prepare_work(lane, work, done);
+    ) -> io::Result<WorkRequest> {
+        let (work, job) = self.prepare_work(kind, work, done);
         pool.submit(job);
         Ok(work)
     }
 
-    /// A request, and its job for a pool.
+    /// Inserts a request; returns it and its job, to be submitted to a pool.
     fn prepare_work<T: Send + 'static>(
         &mut self,
-        lane: Lane,
+        kind: WorkKind,
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
-    ) -> (Work, Job) {
+    ) -> (WorkRequest, Job) {
         let works = &mut self.works;
         let job = works.vacant_job();
-        let finish = Once::new(move |lp: &mut Loop<B>, job: Job| {
-            // SAFETY: this job was filled with a closure that returns a `T`, below; a
-            // request finishes once.
-            let ending = unsafe { job.ending::<T>() };
+        let finish = InlineFnOnce::new(move |lp: &mut Loop<B>, job: Job| {
+            // SAFETY: the job is filled with a closure that returns a `T` below, and a request
+            // finishes once.
+            let outcome = unsafe { job.take_outcome::<T>() };
             lp.reuse(job);
             done(
                 lp,
-                match ending {
-                    Ending::Returned(value) => Ok(value),
-                    Ending::Panicked(panic) => Err(WorkError::Panicked(panic)),
-                    Ending::Cancelled => Err(WorkError::Cancelled),
+                match outcome {
+                    Outcome::Returned(value) => Ok(value),
+                    Outcome::Panicked(panic) => Err(WorkError::Panicked(panic)),
+                    Outcome::Cancelled => Err(WorkError::Cancelled),
                 },
             );
         });
-        let request = works.requests.insert(WorkSlot { job, finish });
-        job.fill(lane, request, work);
-        (Work(request), job)
+        let request = works.requests.insert(WorkSlot { job, flight: None, finish });
+        job.fill(kind, request, work);
+        (WorkRequest(request), job)
     }
 
     pub(super) fn reuse(&mut self, job: Job) {
-        if job.give_up() {
+        if job.release_from_loop() {
             self.works.spare.push(job);
         }
     }
 
-    /// Calls back for the work that has ended; returns how much that was.
+    /// Collects the completed jobs, whose callbacks [`run_ended_work`](Loop::run_ended_work) runs.
+    pub(crate) fn collect_ended_work(&mut self) {
+        let from = self.works.completed.len();
+        self.works.completions.take(&mut self.works.completed);
+        // Jobs that a panic left over run first, so they must be last here.
+        self.works.completed.rotate_left(from);
+        self.works.completed.splice(..0, self.works.completed_here.drain(..).rev());
+    }
+
+    /// Runs the callbacks of the [collected](Loop::collect_ended_work) jobs; returns their number.
     pub(crate) fn run_ended_work(&mut self) -> usize {
-        let from = self.works.ended.len();
-        self.works.home.take(&mut self.works.ended);
-        // What a panic left over comes first, and so must be last here.
-        self.works.ended.rotate_left(from);
-        self.works.ended.splice(..0, self.works.settled.drain(..).rev());
-        let count = self.works.ended.len();
-        while let Some(job) = self.works.ended.pop() {
+        let count = self.works.completed.len();
+        while let Some(job) = self.works.completed.pop() {
             let Some(slot) = self.works.requests.remove(job.request()) else { continue };
-            let again = NotifyOnPanic { lp: self };
-            slot.finish.call(again.lp, job);
-            std::mem::forget(again);
+            let notifier = Arc::as_ptr(&self.notifier);
+            let guard = NotifyOnPanic { lp: self };
+            slot.finish.call(guard.lp, job);
+            std::mem::forget(guard);
+            if notifier != Arc::as_ptr(&self.notifier) {
+                exchange::note();
+            }
         }
         count
     }
 }
 
 impl<B: Backend> Works<B> {
-    /// In a forked child no thread runs what was queued: it counts as cancelled, and so does
-    /// what the backend was to be given next, as the parent's backend performs that. What the
-    /// threads were at, they are at for ever, so nothing of theirs is touched.
+    /// Gives up the threads in a forked child, where they do not exist. Queued jobs count as
+    /// cancelled, and so do tasks that were about to be submitted, as the parent submits them.
+    /// Jobs that ran never finish: their memory is not touched.
     pub(crate) fn forget_threads(&mut self) {
-        self.home.take(&mut self.ended);
-        self.lent.clear();
-        let known: HashSet<Job> = self.ended.iter().chain(&self.settled).copied().collect();
+        self.completions.take(&mut self.completed);
+        self.to_submit.clear();
+        let known: HashSet<Job> =
+            self.completed.iter().chain(&self.completed_here).copied().collect();
         let requests = self.requests.iter().map(|(_, request)| request.job);
-        // The backend has cancelled what it had: its events tell of that.
-        let left = requests.filter(|job| !known.contains(job) && job.forsake());
-        self.settled.extend(left);
+        // The backend reports the operations that it had accepted as cancelled.
+        let left = requests.filter(|job| !known.contains(job) && job.abandon_after_fork());
+        self.completed_here.extend(left);
     }
 }
 
-/// The rest of what has ended must not wait for more to end.
+/// Notifies the loop if a callback panics, so that the remaining callbacks run in the next
+/// iteration.
 struct NotifyOnPanic<'a, B: Backend> {
     lp: &'a mut Loop<B>,
 }
 
 impl<B: Backend> Drop for NotifyOnPanic<'_, B> {
     fn drop(&mut self) {
-        // If waking fails the rest is found when the loop next looks.
-        let _ = self.lp.notifier.notify(Notes::WORK);
+        // If the wake fails, the loop finds the rest in its next iteration.
+        let _ = self.lp.notifier.notify(Notification::WORK);
+        // The callback may have exchanged loops before: then the rest is the first loop's.
+        exchange::note();
     }
 }
 
-impl Work {
-    /// Cancels work that has not begun. Its callback comes all the same, later, with
+impl WorkRequest {
+    /// The key as a number, to store it where only numbers fit, as in C structures. It is never 0.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, WorkRequest};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let work = lp.queue_work(|| (), |_, _| {})?;
+    /// assert_eq!(WorkRequest::from_bits(work.to_bits()), work);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub const fn to_bits(self) -> u64 {
+        key_to_bits(self.0)
+    }
+
+    /// Reverses [`to_bits`](Self::to_bits). Any number is a key; one that names no request of the
+    /// loop that it is used with is stale: `NotFound`.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, WorkRequest};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let work = lp.queue_work(|| (), |_, _| {})?;
+    /// assert_eq!(WorkRequest::from_bits(work.to_bits()), work);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub const fn from_bits(bits: u64) -> WorkRequest {
+        WorkRequest(key_from_bits(bits))
+    }
+
+    /// Cancels work that has not started. Its callback still runs, later, with
     /// [`WorkError::Cancelled`].
     ///
     /// # Errors
     ///
-    /// `ResourceBusy` if the work runs or has run; `NotFound` if it has called back.
+    /// `ResourceBusy` if the work runs or has run; `NotFound` if its callback has run.
+    #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.cancel_queued(self.0)
+        lp.cancel_request(self.0)
     }
 }
 
@@ -345,7 +430,7 @@ impl fmt::Display for WorkError {
         };
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        write!(f, "the work panicked: {}", text.unwrap_or("with something other than a text"))
+        write!(f, "the work panicked: {}", text.unwrap_or("the payload is not a string"))
     }
 }
 

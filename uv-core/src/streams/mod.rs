@@ -1,64 +1,80 @@
-//! Streams: what connections and listeners have in common, of TCP and of
-//! pipes, and terminals with them.
+//! Streams: connections and listeners of TCP and pipes, and terminals.
 //!
 //! ```text
 //!             connect                        shutdown          close
 //!  new ───▶ (connecting) ───▶ connected ───▶ (drains) ───▶ … ───▶ closing ───▶ gone
-//!      └──▶ bind ─▶ listen ─▶ listening ─▶ accept: a new one, connected
+//!      └──▶ bind ─▶ listen ─▶ listening ─▶ accept: a new stream, connected
 //! ```
 //!
-//! [`Loop::arm_stream`] works out what a stream waits for: operations where the backend
-//! performs them, readiness elsewhere. [`Loop::stream_ready`], [`Loop::stream_input_done`] and
-//! [`Loop::stream_output_done`] are the only places that react, and they meet in the same
-//! callbacks. What is known at once is told in the pending phase, by [`Loop::stream_pending`].
+//! A stream has an input side (accept, receive) and an output side (connect, send). `arm` decides
+//! for each side how it waits: by an operation where the backend performs it, by readiness
+//! elsewhere. Both ways end in the same callbacks.
+//!
+//! ```text
+//!              readiness: stream_ready            operations: stream_{input,output}_done
+//!            ┌─ accept_ready ─▶ accept(2) ─┐    ┌─ accept_done ── listener's queue ─┐
+//!  input     │                             ├──▶─┤                                   ├─▶ accept
+//!            └─ read_ready ──▶ recv(2) ────┤    └─ receive_done ─ recv_queue ───────┤
+//!                                          └────────────────────────────────────────┴─▶ read
+//!            ┌─ connect_ready ─▶ SO_ERROR ─┐    ┌─ connect_done ────────────────────┐
+//!  output    │                             ├──▶─┤                                   ├─▶ connect
+//!            └─ write_ready ──▶ send(2) ───┤    └─ batch_done, take_back_writes ────┤
+//!                                          └────────────────────────────────────────┴─▶ write
+//! ```
+//!
+//! [`Loop::run_stream_pending`] reports results that are known immediately, in the pending phase.
+//! `flush` submits the writes of an iteration together, before the wait. `handover` ends
+//! operations before a descriptor goes to another process or handle.
 
-mod accept;
+mod api;
 mod arm;
-mod arrivals;
-mod batch;
-mod connect;
-mod errands;
-mod outbox;
+mod buffered_request;
+mod handle_passing;
+mod handover;
+mod input;
 #[cfg(windows)]
-mod overlapped;
-mod pace;
-mod passing;
-mod read;
-mod shutdown;
-mod stored;
-mod transfers;
-mod verbs;
-mod write;
+mod named_pipe;
+mod output;
+mod rare_state;
+mod request_queue;
+mod short_forms;
+mod submit;
 
 use std::fmt;
 use std::io;
 
 use bitflags::bitflags;
-use poll_core::{Backend, Ready, Token};
+use poll_core::{Backend, Interest, Readiness, Token};
 
-use crate::arena::Arena;
+use crate::event_loop::InFlight;
 use crate::handles::{AnyHandle, Base, Pipe, Tcp, Tty};
-use crate::operations::Flight;
+use crate::storage::{Arena, Seed};
 use crate::sys::Transport;
 use crate::{Loop, error};
 
-use accept::Listener;
-use arrivals::{Arrival, Arrivals};
-use batch::{Batch, Spare};
-pub(crate) use connect::Connecting;
-use errands::{Errands, SpareErrands};
-use transfers::{List, Transfer};
+pub use input::accept::AcceptRequest;
+use input::accept::{Listener, PendingAccept};
+use input::recv_queue::RecvQueue;
+use output::completed_writes::CompletedWrites;
+pub(crate) use output::connect::Connecting;
+use output::held_send::HeldSend;
+use output::write_batch::{Spare, WriteBatch};
+use rare_state::{RareState, SpareRareState};
+use request_queue::{IoRequest, List};
 
-use pace::Pace;
-pub(crate) use passing::Passing;
-pub use read::Read;
-use read::Reader;
-pub(crate) use read::Scratch;
-pub(crate) use stored::Stored;
-pub use verbs::Stream;
-pub(crate) use verbs::StreamKey;
-pub use write::Write;
-pub(crate) use write::write_with_handles;
+pub use api::Stream;
+pub(crate) use api::StreamKey;
+pub(crate) use buffered_request::BufferedRequest;
+pub(crate) use handle_passing::Passing;
+pub use input::read::ReadRequest;
+use input::read::Reader;
+pub(crate) use input::read::Scratch;
+use input::recv_policy::RecvPolicy;
+pub use output::write::WriteRequest;
+pub(crate) use output::write::write_with_handles;
+pub use short_forms::AnyStream;
+#[cfg(unix)]
+pub(crate) use short_forms::{accept_socket, release};
 
 bitflags! {
     /// What a stream may do and does.
@@ -71,18 +87,20 @@ bitflags! {
         const CONNECTING = 1 << 4;
         /// A shutdown was asked for and has not called back.
         const SHUTTING = 1 << 5;
-        /// The pending phase is to look at it.
-        const FED = 1 << 6;
-        /// Its calls wait instead of saying `WouldBlock`.
+        /// It is queued for the pending phase.
+        const PENDING = 1 << 6;
+        /// Its calls wait instead of returning `WouldBlock`.
         const BLOCKING = 1 << 7;
-        /// It has come over a pipe, and its sender may have operations of its own.
+        /// It was received over a pipe, and the sender may have operations in flight.
         const SHARED = 1 << 8;
-        /// Small writes are sent at once.
+        /// Small writes are sent without delay (`TCP_NODELAY`).
         const NODELAY = 1 << 9;
-        /// It is read into memory that is allocated late.
-        const LATE = 1 << 14;
-        /// Its writes are in the outbox.
-        const OUTBOX = 1 << 15;
+        /// Another process may have the socket: a close does not shut it down.
+        const GIVEN = 1 << 10;
+        /// It is read into memory that an allocation callback provides.
+        const ALLOC = 1 << 14;
+        /// It is in the flush queue.
+        const FLUSH_QUEUED = 1 << 15;
     }
 }
 
@@ -104,56 +122,49 @@ impl Kind {
     }
 }
 
-/// How a connect went, or a shutdown, and of which stream.
+/// The stream and the result of a connect or a shutdown.
 pub(crate) type Ended = (Token, io::Result<()>);
 
-/// The state of a stream. In this order: what is read and written by every event is first, in
-/// two cache lines, as with thousands of streams most of it is in no cache.
+/// The state of a stream. The fields that every event uses are first, in two cache lines: with
+/// thousands of streams most of the state is in no cache.
 #[repr(C)]
 pub(crate) struct StreamSlot<B: Backend> {
     pub(crate) flags: Flags,
     pub(crate) kind: Kind,
-    /// What the backend was told to watch for.
-    armed: Ready,
-    /// How much comes at once.
-    pace: Pace,
+    /// The interest that the backend has.
+    armed: Interest,
+    /// Whether bytes are received by readiness or by operations.
+    recv_policy: RecvPolicy,
+    /// How many [completed writes](output::completed_writes) of it have not called back.
+    completed_writes: u32,
     /// Gone once the handle is closing; TCP has none before it needs one.
     pub(crate) socket: Option<Transport>,
-    /// Called when there is something to read. `None` while that runs.
+    /// The read callback. `None` while it runs.
     reader: Option<Reader<B>>,
-    /// Bytes of writes that have neither left nor been told to have failed.
+    /// Bytes of writes that were neither sent nor reported as failed.
     write_queue_size: usize,
     writes: List,
     /// What goes before them.
-    batch: Option<Box<Batch>>,
+    batch: Option<Box<WriteBatch>>,
     pub(crate) base: Base,
     /// The registration, from the first time it waits for something.
     source: Option<Token>,
     /// The operation that accepts or receives.
-    input: Option<Flight>,
-    /// What operations have received and nobody has read.
-    arrivals: Arrivals,
+    input: Option<InFlight>,
+    /// What operations have received and no callback has read.
+    recv_queue: RecvQueue,
     listener: Option<Box<Listener<B>>>,
     /// A pipe that passes handles.
     pub(crate) passing: Option<Box<Passing>>,
     /// The operation that sends, or connects.
-    output: Option<Flight>,
+    output: Option<InFlight>,
     reads: List,
     /// Reads and writes that are to call back.
     done: List,
-    /// Closed when its last operation has ended: among those that leave.
-    leaving: Option<Token>,
-    /// What it was asked for that few are.
-    pub(crate) errands: Option<Box<Errands<B>>>,
-}
-
-/// A stream that is closing and has operations in flight.
-#[derive(Debug, Default)]
-struct Leaving {
-    /// What they name.
-    socket: Option<Transport>,
-    /// Who closes it when they have ended.
-    lingering: Option<Token>,
+    /// The close that waits for operations in flight, and owns their socket.
+    deferred_close: Option<Token>,
+    /// Rarely used state.
+    pub(crate) rare: Option<Box<RareState<B>>>,
 }
 
 impl<B: Backend> fmt::Debug for StreamSlot<B> {
@@ -167,7 +178,12 @@ impl<B: Backend> fmt::Debug for StreamSlot<B> {
 }
 
 impl<B: Backend> StreamSlot<B> {
-    fn tells_of_peers(&self) -> bool {
+    /// The number of bytes that are queued to be written.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.write_queue_size
+    }
+
+    fn notifies_of_peers(&self) -> bool {
         self.listener.as_ref().is_some_and(|listener| listener.has_callback())
     }
 
@@ -189,56 +205,53 @@ impl<B: Backend> StreamSlot<B> {
 #[derive(Debug)]
 pub(crate) struct Streams<B: Backend> {
     pub(crate) slots: Arena<StreamSlot<B>>,
-    transfers: Arena<Transfer<B>>,
-    /// What has just been received, while its stream's reader is called.
-    arriving: Option<(Token, Arrival)>,
+    transfers: Arena<IoRequest<B>>,
+    /// Requests to accept.
+    accepts: Arena<PendingAccept<B>>,
+    completed_writes: CompletedWrites<B>,
+    /// The write whose callback runs, and how many bytes of it were written.
+    reported_write: Option<(Token, usize)>,
     /// Streams with writes that no operation sends yet.
-    outbox: Vec<Token>,
-    /// Memory to copy little writes to.
+    flush_queue: Vec<Token>,
+    /// Memory that small writes are copied to.
     spare: Spare,
-    /// Memory for what few streams are asked for at a time.
-    spare_errands: SpareErrands<B>,
-    leaving: Arena<Leaving>,
+    /// Boxes for the rarely used state of streams.
+    spare_rare_state: SpareRareState<B>,
+    /// Sends of closed streams whose memory the kernel holds.
+    held_sends: Arena<HeldSend>,
     /// Operations of pipes that are in flight.
     #[cfg(windows)]
-    flights: Arena<overlapped::Flight>,
-}
-
-impl<B: Backend> Default for Streams<B> {
-    fn default() -> Self {
-        Streams {
-            slots: Arena::default(),
-            transfers: Arena::default(),
-            arriving: None,
-            outbox: Vec::new(),
-            spare: Spare::default(),
-            spare_errands: SpareErrands::default(),
-            leaving: Arena::default(),
-            #[cfg(windows)]
-            flights: Arena::default(),
-        }
-    }
+    pipe_ops: Arena<named_pipe::PipeOp>,
 }
 
 impl<B: Backend> Streams<B> {
+    pub(crate) fn new(seed: Seed) -> Streams<B> {
+        Streams {
+            slots: Arena::new(seed),
+            transfers: Arena::new(seed),
+            accepts: Arena::new(seed),
+            completed_writes: CompletedWrites::new(seed),
+            reported_write: None,
+            flush_queue: Vec::new(),
+            spare: Spare::default(),
+            spare_rare_state: SpareRareState::default(),
+            held_sends: Arena::new(seed),
+            #[cfg(windows)]
+            pipe_ops: Arena::new(seed),
+        }
+    }
+
     /// A stream that is neither closed nor closing.
     #[inline]
     pub(crate) fn open(&mut self, key: Token) -> io::Result<&mut StreamSlot<B>> {
         open(&mut self.slots, key)
     }
 
-    /// What is kept of a stream that is closing until its operations have ended.
-    fn leaving(&mut self, key: Token) -> Option<&mut Leaving> {
-        let slot = self.slots.get_mut(key)?;
-        let leaving = *slot.leaving.get_or_insert_with(|| self.leaving.insert(Leaving::default()));
-        self.leaving.get_mut(leaving)
-    }
-
     /// Such a stream, and beside it the transfers.
-    fn open_with_transfers(
+    fn open_with_requests(
         &mut self,
         key: Token,
-    ) -> io::Result<(&mut StreamSlot<B>, &mut Arena<Transfer<B>>)> {
+    ) -> io::Result<(&mut StreamSlot<B>, &mut Arena<IoRequest<B>>)> {
         Ok((open(&mut self.slots, key)?, &mut self.transfers))
     }
 }
@@ -273,6 +286,7 @@ fn after_error<T>(mut error: io::Error, mut call: impl FnMut() -> io::Result<T>)
 }
 
 impl<B: Backend> Loop<B> {
+    #[cfg_attr(feature = "origins", track_caller)]
     pub(crate) fn new_stream(&mut self, kind: Kind, socket: Option<Transport>) -> Token {
         let base = self.new_base();
         let connected =
@@ -283,12 +297,13 @@ impl<B: Backend> Loop<B> {
             flags: connected,
             socket,
             source: None,
-            armed: Ready::NONE,
+            armed: Interest::NONE,
             input: None,
             output: None,
-            arrivals: Arrivals::default(),
-            pace: Pace::default(),
-            leaving: None,
+            recv_queue: RecvQueue::default(),
+            recv_policy: RecvPolicy::default(),
+            completed_writes: 0,
+            deferred_close: None,
             reader: None,
             reads: List::default(),
             writes: List::default(),
@@ -297,107 +312,128 @@ impl<B: Backend> Loop<B> {
             write_queue_size: 0,
             listener: None,
             passing: None,
-            errands: None,
+            rare: None,
         })
     }
 
-    /// The stream's socket is ready. Each step finds what the callbacks of those before left.
-    pub(crate) fn stream_ready(&mut self, key: Token, ready: Ready) {
-        if ready == Ready::READ && self.lend_only(key) {
-            return self.keep_pace(key);
+    /// Handles a readiness event. Each step looks the stream up again: a callback of the previous
+    /// step may have changed or closed it.
+    pub(crate) fn stream_ready(&mut self, key: Token, ready: Readiness) {
+        if ready == Readiness::READ && self.read_fast_path(key) {
+            return self.update_recv_mode(key);
         }
         let Some(slot) = self.streams.slots.get(key) else { return };
         if slot.flags.contains(Flags::CONNECTING) {
             self.connect_ready(key);
         } else {
-            // Changed by a callback of the same batch?
-            let ready = ready & slot.armed;
-            if ready.contains(Ready::READ) {
+            // A callback of the same batch may have changed the interest.
+            let ready = ready & slot.armed.to_readiness();
+            if ready.contains(Readiness::READ) {
                 if slot.listener.is_some() {
                     self.accept_ready(key);
                 } else {
                     self.read_ready(key);
                 }
             }
-            if ready.contains(Ready::WRITE) {
+            if ready.contains(Readiness::WRITE) {
                 self.write_ready(key);
             }
         }
         self.rearm_stream(key);
     }
 
-    /// Has the pending phase look at the stream, once.
-    fn feed_stream(&mut self, key: Token) {
+    /// Queues the stream for the pending phase, once.
+    fn schedule_pending(&mut self, key: Token) {
         if let Some(slot) = self.streams.slots.get_mut(key)
-            && !slot.flags.contains(Flags::FED)
+            && !slot.flags.contains(Flags::PENDING)
         {
-            slot.flags |= Flags::FED;
-            self.defer(move |lp| lp.stream_pending(key));
+            slot.flags |= Flags::PENDING;
+            self.defer(move |lp| lp.run_stream_pending(key));
         }
     }
 
-    /// The pending phase: what was known at once is told now.
-    fn stream_pending(&mut self, key: Token) {
+    /// The pending phase: reports results that were known immediately.
+    fn run_stream_pending(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags -= Flags::FED;
-        self.tell_connected(key);
-        self.tell_done(key);
+        slot.flags -= Flags::PENDING;
+        self.complete_connect(key);
+        self.complete_requests(key);
         self.drain_stream(key);
-        self.tell_arrivals(key);
+        self.deliver_received(key);
+        self.report_accepts(key);
         self.accept_queued(key);
         self.rearm_stream(key);
     }
 
-    /// The first half of closing: nobody is told yet, but the socket is gone, or goes with the
-    /// last operation.
+    /// Has the pending phase check all streams: a callback may have left some undone.
+    #[cold]
+    pub(crate) fn check_streams(&mut self) {
+        self.check_held_sends();
+        self.streams.completed_writes.reschedule();
+        self.schedule_completed_writes();
+        let keys: Vec<_> = self.streams.slots.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.schedule_pending(key));
+    }
+
+    /// In a forked child: the parent has all sockets, too.
+    pub(crate) fn share_streams(&mut self) {
+        self.streams.slots.iter_mut().for_each(|(_, slot)| slot.flags |= Flags::GIVEN);
+    }
+
+    /// The first half of closing: no callback runs yet, and the socket is closed, or will be with
+    /// the last operation.
     pub(crate) fn stop_stream(&mut self, key: Token) {
         // What was written before the close leaves, if it can.
         self.push_writes(key);
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags &= Flags::SHUTTING | Flags::CONNECTING;
-        slot.armed = Ready::NONE;
+        slot.flags &= Flags::SHUTTING | Flags::CONNECTING | Flags::GIVEN;
+        slot.armed = Interest::NONE;
         let (source, reader) = (slot.source.take(), slot.reader.take());
-        let arrivals = std::mem::take(&mut slot.arrivals);
+        let recv_queue = std::mem::take(&mut slot.recv_queue);
         let peers = slot.listener.as_mut().map(|listener| listener.stop());
         let passing = slot.passing.take();
-        let path = slot.errands.as_mut().and_then(|errands| errands.stop());
+        let path = slot.rare.as_mut().and_then(|rare| rare.stop());
         slot.update_active(&mut self.active_handles);
         if let Some(source) = source {
             self.unwatch(source);
         }
-        // Its name before the socket: who connects meanwhile finds nothing at all.
+        // Its name before the socket: a client that connects meanwhile finds no name.
         drop((path, passing));
-        self.streams.end_errand(key);
+        self.streams.release_rare_state(key);
         self.cancel_input(key);
         self.cancel_output(key);
         if let Some(slot) = self.streams.slots.get_mut(key) {
             let socket = slot.socket.take();
-            // Who listens gives up the address at once: another may want it.
+            // A listener releases its address immediately, for another to bind.
             let held = slot.listener.is_none() && (slot.input.is_some() || slot.output.is_some());
             #[cfg(windows)]
-            let socket = self.leave_pipe(socket);
-            if held && let Some(leaving) = self.streams.leaving(key) {
-                leaving.socket = socket;
+            let socket = self.abandon_pipe(socket);
+            if held {
+                let deferred = self.operations.defer_socket_close(socket);
+                if let Some(slot) = self.streams.slots.get_mut(key) {
+                    slot.deferred_close = Some(deferred);
+                }
             }
         }
         // Last: dropping what it captured may be anything.
-        drop((reader, peers, arrivals));
+        drop((reader, peers, recv_queue));
     }
 
     /// Before the close callback: requests that have not called back do so now.
     ///
     /// A panic leaves the others, and the next call goes on with them.
-    pub(crate) fn settle_stream(&mut self, key: Token) {
+    pub(crate) fn fail_stream_requests(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        if let Some(errands) = &mut slot.errands
-            && errands.connect.is_some()
+        if let Some(rare) = &mut slot.rare
+            && rare.connect.is_some()
         {
-            errands.connected.get_or_insert_with(|| Err(error::cancelled()));
+            rare.connected.get_or_insert_with(|| Err(error::cancelled()));
         }
-        self.tell_connected(key);
+        self.complete_connect(key);
+        self.report_completed_writes(key);
         self.end_batch(key);
         self.cancel_transfers(key);
-        self.tell_done(key);
+        self.complete_requests(key);
         self.cancel_shutdown(key);
         self.cancel_accepts(key);
     }

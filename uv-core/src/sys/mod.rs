@@ -1,11 +1,15 @@
-//! The operating system's part, where `std` has none.
+//! System calls that `std` has no function for: one module tree for each platform family.
+//!
+//! `unix` and `windows` export the same names, so that the rest of the crate needs no `cfg`.
 
 pub(crate) mod datagrams;
-mod gather;
-mod slices;
+mod iovecs;
+#[cfg(any(windows, fuzzing))]
+pub(crate) mod pipe_frames;
+mod send_message;
 
-pub(crate) use gather::Gather;
-pub(crate) use slices::Slices;
+pub(crate) use iovecs::Slices;
+pub(crate) use send_message::SendMessage;
 
 cfg_if::cfg_if! {
     if #[cfg(unix)] {

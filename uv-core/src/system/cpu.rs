@@ -1,11 +1,11 @@
-//! Processors.
+//! Information about processors.
 
 use std::io;
 use std::time::Duration;
 
 use crate::sys;
 
-/// A processor, as the system counts them: what [`cpu_info`] gives.
+/// A logical processor, as returned by [`cpu_info`].
 ///
 /// ```
 /// use uv_core::system::{CpuInfo, cpu_info};
@@ -16,15 +16,15 @@ use crate::sys;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuInfo {
-    /// What its maker calls it; empty if the system does not know.
+    /// The model name; empty if it is unknown.
     pub model: String,
-    /// Its clock in MHz; 0 if the system does not know.
+    /// The clock rate in MHz; 0 if it is unknown.
     pub speed_mhz: u32,
-    /// What it spent its time on, since the system was started.
+    /// The times since the system was started.
     pub times: CpuTimes,
 }
 
-/// What a processor spent its time on.
+/// The times that a processor spent in each state.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,21 +41,21 @@ pub struct CpuInfo {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Programs.
+    /// In user mode.
     pub user: Duration,
-    /// Programs of low priority.
+    /// In user mode at low priority.
     pub nice: Duration,
-    /// The kernel.
+    /// In the kernel.
     pub system: Duration,
-    /// Nothing.
+    /// Idle.
     pub idle: Duration,
-    /// Interrupts.
+    /// In interrupt handlers.
     pub irq: Duration,
 }
 
-/// The processors of this machine that are in use.
+/// The processors of this machine that are online.
 ///
-/// To know how many threads to start, ask [`std::thread::available_parallelism`].
+/// For the number of threads to start, use [`std::thread::available_parallelism`].
 ///
 /// ```
 /// for cpu in uv_core::system::cpu_info()? {
@@ -66,18 +66,20 @@ pub struct CpuTimes {
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` on OpenBSD.
+/// The system's errors; `Unsupported` on OpenBSD.
+#[doc(alias = "uv_cpu_info")]
 pub fn cpu_info() -> io::Result<Vec<CpuInfo>> {
     sys::system::cpu_info()
 }
 
-/// How many threads wanted to run at once, on average over the last 1, 5 and 15 minutes.
-/// Zeros on Windows, which does not say, and where they may not be read.
+/// The load averages: the mean number of runnable threads over the last 1, 5 and 15 minutes.
+/// Zeros on Windows, which has none, and where reading them is forbidden.
 ///
 /// ```
 /// let [one_minute, ..] = uv_core::system::load_average();
 /// assert!(one_minute >= 0.0);
 /// ```
+#[doc(alias = "uv_loadavg")]
 pub fn load_average() -> [f64; 3] {
     sys::system::load_average()
 }

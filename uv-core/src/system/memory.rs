@@ -1,10 +1,10 @@
-//! Memory, in bytes.
+//! Memory of the machine and of this process, in bytes.
 
 use std::io;
 
 use crate::sys;
 
-/// How much memory programs could get without anything being swapped out.
+/// The memory that programs can allocate without swapping.
 ///
 /// ```
 /// use uv_core::system;
@@ -15,12 +15,13 @@ use crate::sys;
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` on OpenBSD.
+/// The system's errors; `Unsupported` on OpenBSD.
+#[doc(alias = "uv_get_free_memory")]
 pub fn free_memory() -> io::Result<u64> {
     sys::system::free_memory()
 }
 
-/// How much memory the machine has.
+/// The memory of the machine.
 ///
 /// ```
 /// assert!(uv_core::system::total_memory()? > 1 << 20);
@@ -29,28 +30,30 @@ pub fn free_memory() -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` on OpenBSD.
+/// The system's errors; `Unsupported` on OpenBSD.
+#[doc(alias = "uv_get_total_memory")]
 pub fn total_memory() -> io::Result<u64> {
     sys::system::total_memory()
 }
 
-/// How much memory this process may use, if the system limits it; `None` if it does not.
+/// The memory limit of this process; `None` if there is no limit.
 ///
-/// On Linux that is the limit of its control group and of those around it, of either version.
-/// Other systems have none that a program could ask for.
+/// On Linux this is the lowest limit of its control group and its ancestors, of version 1 or 2.
+/// Other systems have no such limit that a program can read.
 ///
 /// ```
 /// match uv_core::system::constrained_memory() {
-///     Some(limit) => println!("{limit} bytes, and not more"),
-///     None => println!("as much as there is"),
+///     Some(limit) => println!("at most {limit} bytes"),
+///     None => println!("no limit"),
 /// }
 /// ```
+#[doc(alias = "uv_get_constrained_memory")]
 pub fn constrained_memory() -> Option<u64> {
     sys::system::memory_limit().map(|limit| limit.bytes)
 }
 
-/// How much more memory this process could get: what its limit leaves, or what is free if
-/// there is no limit or not so much.
+/// The memory that this process can still allocate: the rest of its limit, or the free memory if
+/// that is less or there is no limit.
 ///
 /// ```
 /// use uv_core::system;
@@ -62,20 +65,21 @@ pub fn constrained_memory() -> Option<u64> {
 /// # Errors
 ///
 /// As [`free_memory`].
+#[doc(alias = "uv_get_available_memory")]
 pub fn available_memory() -> io::Result<u64> {
     let free = sys::system::free_memory()?;
     let left = sys::system::memory_limit().map(|limit| limit.bytes.saturating_sub(limit.used));
     Ok(left.map_or(free, |left| left.min(free)))
 }
 
-/// A limit on a group of processes, and how much of it they use.
+/// The memory limit of a group of processes, and their usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryLimit {
     pub(crate) bytes: u64,
     pub(crate) used: u64,
 }
 
-/// How much memory this process has in RAM.
+/// The resident memory of this process.
 ///
 /// ```
 /// println!("{} KiB", uv_core::system::resident_memory()? / 1024);
@@ -84,7 +88,8 @@ pub(crate) struct MemoryLimit {
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` on OpenBSD and DragonFly.
+/// The system's errors; `Unsupported` on OpenBSD and DragonFly.
+#[doc(alias = "uv_resident_set_memory")]
 pub fn resident_memory() -> io::Result<u64> {
     sys::system::resident_memory()
 }

@@ -1,4 +1,4 @@
-//! What the system says of itself and of this process.
+//! Information about the system and this process.
 //!
 //! ```
 //! use uv_core::system;
@@ -9,9 +9,9 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! What `std` has is not here: the working directory, the environment, the home directory,
-//! the executable's path, the process's number, clocks, how many threads to start. The
-//! [table](crate::libuv) says where to find it.
+//! `std` has the rest: the working directory, the environment, the home directory, the path of the
+//! executable, the process id, clocks, the available parallelism. The [table](crate::libuv) names
+//! the functions.
 
 mod cpu;
 mod interfaces;
@@ -26,7 +26,10 @@ use std::io;
 use crate::sys;
 
 pub use cpu::{CpuInfo, CpuTimes, cpu_info, load_average};
-pub use interfaces::{InterfaceAddress, interface_addresses, interface_name};
+pub use interfaces::{
+    InterfaceAddress, interface_addresses, interface_identifier, interface_index, interface_name,
+    socket_addr_v6,
+};
 pub(crate) use memory::MemoryLimit;
 pub use memory::{
     available_memory, constrained_memory, free_memory, resident_memory, total_memory,
@@ -41,7 +44,7 @@ pub use threads::{
 pub use usage::{ResourceUsage, resource_usage, thread_resource_usage, uptime};
 pub use users::{Group, User, current_user, group, temp_dir, user};
 
-/// The names of a system: what [`uname`] gives.
+/// The name and version of the system, as returned by [`uname`].
 ///
 /// ```
 /// use uv_core::system::{Uname, uname};
@@ -56,13 +59,13 @@ pub struct Uname {
     pub sysname: String,
     /// Its release: `6.1.0`.
     pub release: String,
-    /// Which version of that release.
+    /// The version of that release.
     pub version: String,
     /// The machine: `x86_64`.
     pub machine: String,
 }
 
-/// Which system this is.
+/// The name and version of this system.
 ///
 /// ```
 /// let system = uv_core::system::uname()?;
@@ -73,12 +76,13 @@ pub struct Uname {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
+#[doc(alias = "uv_os_uname")]
 pub fn uname() -> io::Result<Uname> {
     sys::system::uname()
 }
 
-/// The name of this machine.
+/// The host name of this machine.
 ///
 /// ```
 /// println!("this is {}", uv_core::system::hostname()?);
@@ -87,13 +91,14 @@ pub fn uname() -> io::Result<Uname> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
+#[doc(alias = "uv_os_gethostname")]
 pub fn hostname() -> io::Result<String> {
     sys::system::hostname()
 }
 
-/// What a function says that this system has no means for.
+/// The error of a function that this system does not support.
 #[cfg(not(any(target_os = "freebsd", windows)))]
 pub(crate) fn unsupported(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, format!("this system does not tell {what}"))
+    io::Error::new(io::ErrorKind::Unsupported, format!("this system does not report {what}"))
 }

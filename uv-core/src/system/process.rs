@@ -1,4 +1,4 @@
-//! This process: its title and its priority.
+//! The title and the priority of this process.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +8,8 @@ use crate::sys;
 /// The title, if it was set.
 static TITLE: Mutex<Option<String>> = Mutex::new(None);
 
-/// The title of this process: what [`set_process_title`] was given last, else its first
-/// argument. On Windows, the title of the console's window.
+/// The title of this process: the last one of [`set_process_title`], otherwise its first argument.
+/// On Windows, the title of the console window.
 ///
 #[cfg_attr(not(windows), doc = "```")]
 #[cfg_attr(windows, doc = "```no_run")] // There may be no console.
@@ -19,20 +19,21 @@ static TITLE: Mutex<Option<String>> = Mutex::new(None);
 ///
 /// # Errors
 ///
-/// The system's, on Windows.
+/// The system's errors, on Windows.
+#[doc(alias = "uv_get_process_title")]
 pub fn process_title() -> io::Result<String> {
     let title = TITLE.lock().unwrap_or_else(PoisonError::into_inner);
     sys::title::get(title.as_deref())
 }
 
-/// Sets what tools show as this process's title.
+/// Sets the title of this process, which tools display.
 ///
-/// - **Linux**: the process's name, of which the kernel keeps 15 bytes (`ps -o comm`, `top`).
-///   With the capability `CAP_SYS_RESOURCE` also the command line (`ps aux`), whole. The
-///   memory of the arguments is left alone: `std` reads them from there, in any thread.
+/// - **Linux**: the name of the process, of which the kernel keeps 15 bytes (`ps -o comm`, `top`).
+///   With the capability `CAP_SYS_RESOURCE` also the whole command line (`ps aux`). The memory of
+///   the arguments is not overwritten, because `std` reads it in any thread.
 /// - **The BSDs**: the command line, by `setproctitle`.
 /// - **Apple's systems**: the name of the calling thread.
-/// - **Windows**: the title of the console's window.
+/// - **Windows**: the title of the console window.
 ///
 /// ```
 /// use uv_core::system;
@@ -46,10 +47,11 @@ pub fn process_title() -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` for a title with NUL bytes; the system's.
+/// `InvalidInput` for a title with NUL bytes; the system's errors.
+#[doc(alias = "uv_set_process_title")]
 pub fn set_process_title(title: &str) -> io::Result<()> {
     if title.contains('\0') {
-        let why = "a title has no NUL bytes";
+        let why = "the title contains a NUL byte";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let mut kept = TITLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +62,8 @@ pub fn set_process_title(title: &str) -> io::Result<()> {
 
 /// Priorities of processes, from the lowest to the highest.
 ///
-/// On Unix any number from 19 to -20 can be used; Windows has these six alone, and takes a
-/// number for the nearest that is not higher.
+/// On Unix any number from 19 to -20 is valid. Windows has only these six, and rounds a number to
+/// the nearest that is not higher.
 ///
 /// ```
 /// use uv_core::system::priority;
@@ -74,20 +76,20 @@ pub fn set_process_title(title: &str) -> io::Result<()> {
 ///     priority::HIGH,
 ///     priority::HIGHEST,
 /// ];
-/// assert!(rising.is_sorted_by(|low, high| low > high), "as for `nice`, less is more");
+/// assert!(rising.is_sorted_by(|low, high| low > high), "a lower number is a higher priority");
 /// ```
 pub mod priority {
-    /// Runs when nobody else wants to.
+    /// Runs when no other process is runnable.
     pub const LOW: i32 = 19;
     /// Below normal.
     pub const BELOW_NORMAL: i32 = 10;
-    /// As processes begin.
+    /// The initial priority.
     pub const NORMAL: i32 = 0;
     /// Above normal.
     pub const ABOVE_NORMAL: i32 = -7;
     /// High.
     pub const HIGH: i32 = -14;
-    /// Above all; not given to everybody.
+    /// The highest priority, which needs a privilege.
     pub const HIGHEST: i32 = -20;
 }
 
@@ -101,7 +103,8 @@ pub mod priority {
 ///
 /// # Errors
 ///
-/// The system's, if there is no such process or it may not be asked.
+/// The system's errors, if there is no such process or access is denied.
+#[doc(alias = "uv_os_getpriority")]
 pub fn process_priority(pid: u32) -> io::Result<i32> {
     sys::system::process_priority(pid)
 }
@@ -118,18 +121,18 @@ pub fn process_priority(pid: u32) -> io::Result<i32> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` for a number that is no priority; the system's, if there is no such process
-/// or the priority may not be changed so.
+/// `InvalidInput` for a number that is no priority; the system's errors, if there is no such process
+/// or the change is not permitted.
+#[doc(alias = "uv_os_setpriority")]
 pub fn set_process_priority(pid: u32, priority: i32) -> io::Result<()> {
     if !(priority::HIGHEST..=priority::LOW).contains(&priority) {
-        let why = format!("priorities are 19 to -20, not {priority}");
+        let why = format!("priorities are -20 to 19, not {priority}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     sys::system::set_process_priority(pid, priority)
 }
 
-/// The number of the process that started this one. On Windows it may be gone, and its number
-/// another's.
+/// The id of the parent process. On Windows the parent may have ended and its id been reused.
 ///
 /// ```
 /// assert_ne!(uv_core::system::parent_id()?, std::process::id());
@@ -138,7 +141,8 @@ pub fn set_process_priority(pid: u32, priority: i32) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system's, on Windows.
+/// The system's errors, on Windows.
+#[doc(alias = "uv_os_getppid")]
 pub fn parent_id() -> io::Result<u32> {
     sys::system::parent_id()
 }

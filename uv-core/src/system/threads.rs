@@ -1,21 +1,21 @@
-//! The calling thread: where it runs, how urgently, under which name.
+//! The affinity, priority and name of the calling thread.
 
 use std::io;
 
 use crate::sys;
 
-/// How urgently a thread runs, compared with the other threads of its process.
+/// The priority of a thread, relative to the other threads of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadPriority {
-    /// As little as possible.
+    /// The lowest.
     Lowest,
     /// Below normal.
     BelowNormal,
-    /// As threads begin.
+    /// The initial priority.
     Normal,
     /// Above normal.
     AboveNormal,
-    /// As much as possible.
+    /// The highest.
     Highest,
 }
 
@@ -31,12 +31,13 @@ pub enum ThreadPriority {
 ///
 /// # Errors
 ///
-/// `Unsupported` on Apple's systems and OpenBSD; the system's.
+/// `Unsupported` on Apple's systems and OpenBSD; the system's errors.
+#[doc(alias = "uv_thread_getaffinity")]
 pub fn thread_affinity() -> io::Result<Vec<usize>> {
     sys::threads::affinity()
 }
 
-/// Lets the calling thread run on these processors only; gives those of before.
+/// Restricts the calling thread to these processors; returns the previous ones.
 ///
 /// ```
 /// use uv_core::system::{current_cpu, set_thread_affinity, thread_affinity};
@@ -54,14 +55,15 @@ pub fn thread_affinity() -> io::Result<Vec<usize>> {
 /// # Errors
 ///
 /// `InvalidInput` if none of them exists; `Unsupported` on Apple's systems and OpenBSD; the
-/// system's.
+/// system's errors.
+#[doc(alias = "uv_thread_setaffinity")]
 pub fn set_thread_affinity(cpus: &[usize]) -> io::Result<Vec<usize>> {
     let before = sys::threads::affinity()?;
     sys::threads::set_affinity(cpus)?;
     Ok(before)
 }
 
-/// The processor that the calling thread runs on at this moment.
+/// The processor that the calling thread currently runs on.
 ///
 /// ```
 /// # #[cfg(any(target_os = "linux", target_os = "freebsd", windows))]
@@ -71,7 +73,8 @@ pub fn set_thread_affinity(cpus: &[usize]) -> io::Result<Vec<usize>> {
 ///
 /// # Errors
 ///
-/// `Unsupported` on Apple's systems, NetBSD and OpenBSD; the system's.
+/// `Unsupported` on Apple's systems, NetBSD and OpenBSD; the system's errors.
+#[doc(alias = "uv_thread_getcpu")]
 pub fn current_cpu() -> io::Result<usize> {
     sys::threads::current_cpu()
 }
@@ -87,16 +90,17 @@ pub fn current_cpu() -> io::Result<usize> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
+#[doc(alias = "uv_thread_getpriority")]
 pub fn thread_priority() -> io::Result<ThreadPriority> {
     sys::threads::priority()
 }
 
 /// Sets the priority of the calling thread.
 ///
-/// On Linux that is its nice value, which only privileged threads may lower again. Elsewhere
-/// it is its place in the range of its scheduling policy, which may consist of one place: then
-/// any priority is the same.
+/// On Linux this is its nice value, which only privileged threads may lower again. Elsewhere it is
+/// its position in the range of its scheduling policy. If that range has one value, all priorities
+/// are equal.
 ///
 /// ```
 /// use uv_core::system::{ThreadPriority, set_thread_priority};
@@ -107,12 +111,13 @@ pub fn thread_priority() -> io::Result<ThreadPriority> {
 ///
 /// # Errors
 ///
-/// The system's, if it may not be changed so.
+/// The system's errors, if the change is not permitted.
+#[doc(alias = "uv_thread_setpriority")]
 pub fn set_thread_priority(priority: ThreadPriority) -> io::Result<()> {
     sys::threads::set_priority(priority)
 }
 
-/// The name of the calling thread, as the system knows it.
+/// The name that the system has for the calling thread.
 ///
 /// ```
 /// use uv_core::system::{set_thread_name, thread_name};
@@ -126,28 +131,30 @@ pub fn set_thread_priority(priority: ThreadPriority) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` where it is older than names of threads.
+/// The system's errors; `Unsupported` on versions without thread names.
+#[doc(alias = "uv_thread_getname")]
 pub fn thread_name() -> io::Result<String> {
     sys::threads::name()
 }
 
-/// Names the calling thread, for debuggers and profilers. What is longer than the system
-/// allows (15 bytes on Linux) is cut off.
+/// Names the calling thread, for debuggers and profilers. A name that is longer than the system
+/// allows (15 bytes on Linux) is truncated.
 ///
-/// Threads that are about to be started are named by [`std::thread::Builder::name`].
+/// To name a new thread, use [`std::thread::Builder::name`].
 ///
 /// ```
 /// # #[cfg(unix)]
-/// uv_core::system::set_thread_name("a name that is far too long for Linux")?;
+/// uv_core::system::set_thread_name("a name that is too long for Linux")?;
 /// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
 ///
-/// `InvalidInput` for a name with NUL bytes; the system's.
+/// `InvalidInput` for a name with NUL bytes; the system's errors.
+#[doc(alias = "uv_thread_setname")]
 pub fn set_thread_name(name: &str) -> io::Result<()> {
     if name.contains('\0') {
-        let why = "the name of a thread has no NUL bytes";
+        let why = "the thread name contains a NUL byte";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     sys::threads::set_name(name)

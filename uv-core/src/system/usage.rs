@@ -1,11 +1,11 @@
-//! What was used: time, memory, and what else systems count.
+//! Resource usage of this process and its threads, and uptime.
 
 use std::io;
 use std::time::Duration;
 
 use crate::sys;
 
-/// What a process or a thread has used. What a system does not count is zero.
+/// The resource usage of a process or a thread. A value that the system does not count is zero.
 ///
 /// ```
 /// use uv_core::system::{ResourceUsage, resource_usage};
@@ -19,35 +19,35 @@ use crate::sys;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceUsage {
-    /// Time in programs.
+    /// Time in user mode.
     pub user_time: Duration,
     /// Time in the kernel.
     pub system_time: Duration,
-    /// The most memory that was in RAM, in bytes.
+    /// The maximal resident memory in bytes.
     pub max_resident: u64,
     /// Page faults that needed no I/O.
     pub minor_faults: u64,
-    /// Page faults that did.
+    /// Page faults that needed I/O.
     pub major_faults: u64,
-    /// How often all of it was swapped out.
+    /// The number of times the process was swapped out.
     pub swaps: u64,
-    /// Blocks read, by operations that had to.
+    /// Blocks read from devices.
     pub blocks_in: u64,
-    /// Blocks written.
+    /// Blocks written to devices.
     pub blocks_out: u64,
-    /// Messages sent between processes.
+    /// Interprocess messages sent.
     pub messages_sent: u64,
-    /// Messages received.
+    /// Interprocess messages received.
     pub messages_received: u64,
     /// Signals received.
     pub signals: u64,
-    /// How often it gave the processor away, to wait for something.
+    /// Voluntary context switches, such as waits for I/O.
     pub voluntary_switches: u64,
-    /// How often it was taken away.
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
 }
 
-/// What this process has used.
+/// The resource usage of this process.
 ///
 /// ```
 /// let used = uv_core::system::resource_usage()?;
@@ -57,12 +57,13 @@ pub struct ResourceUsage {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
+#[doc(alias = "uv_getrusage")]
 pub fn resource_usage() -> io::Result<ResourceUsage> {
     sys::system::resource_usage()
 }
 
-/// What the calling thread has used.
+/// The resource usage of the calling thread.
 ///
 /// ```
 /// # fn main() -> std::io::Result<()> {
@@ -75,13 +76,14 @@ pub fn resource_usage() -> io::Result<ResourceUsage> {
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` on NetBSD and DragonFly. Apple's systems and Windows tell the
-/// times alone.
+/// The system's errors; `Unsupported` on NetBSD and DragonFly. Apple's systems and Windows report
+/// only the times.
+#[doc(alias = "uv_getrusage_thread")]
 pub fn thread_resource_usage() -> io::Result<ResourceUsage> {
     sys::system::thread_resource_usage()
 }
 
-/// How long the system has been up.
+/// The time since the system was started.
 ///
 /// ```
 /// assert!(uv_core::system::uptime()? > std::time::Duration::ZERO);
@@ -90,7 +92,8 @@ pub fn thread_resource_usage() -> io::Result<ResourceUsage> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// The system's errors.
+#[doc(alias = "uv_uptime")]
 pub fn uptime() -> io::Result<Duration> {
     sys::system::uptime()
 }

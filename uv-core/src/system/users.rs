@@ -1,37 +1,37 @@
-//! Users, groups, and where their files go.
+//! Users, groups and the directory for temporary files.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::sys;
 
-/// A user: what [`current_user`] and [`user`] give.
+/// A user, as returned by [`current_user`] and [`user`].
 ///
 /// ```
 /// use uv_core::system::{User, current_user};
 ///
 /// match current_user() {
-///     Ok(User { name, home, .. }) => println!("{name} lives in {}", home.display()),
-///     Err(error) => println!("nobody knows this user: {error}"),
+///     Ok(User { name, home, .. }) => println!("the home directory of {name} is {}", home.display()),
+///     Err(error) => println!("unknown user: {error}"),
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct User {
-    /// The name to log in with.
+    /// The login name.
     pub name: String,
-    /// Its number; `None` on Windows.
+    /// The user id; `None` on Windows.
     pub uid: Option<u32>,
-    /// The number of its group; `None` on Windows.
+    /// The id of the primary group; `None` on Windows.
     pub gid: Option<u32>,
-    /// Its shell; `None` on Windows.
+    /// The login shell; `None` on Windows.
     pub shell: Option<PathBuf>,
-    /// Its home.
+    /// The home directory.
     pub home: PathBuf,
-    /// Its full name, or what else is written in that place; empty on Windows and Android.
+    /// The GECOS field, usually the full name; empty on Windows and Android.
     pub gecos: String,
 }
 
-/// A group of users: what [`group`] gives.
+/// A group of users, as returned by [`group`].
 ///
 /// ```
 /// use uv_core::system::{Group, group};
@@ -43,33 +43,34 @@ pub struct User {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its number.
+    /// The group id.
     pub gid: u32,
-    /// The names of those whom it was given in addition.
+    /// The names of the users for which this is a supplementary group.
     pub members: Vec<String>,
 }
 
-/// The user that this process runs for (the effective one).
+/// The effective user of this process.
 ///
-/// The home that this gives is the one in the system's books. Programs that should obey the
-/// environment ask [`std::env::home_dir`].
+/// The home directory is that of the user database. For the one of the environment, use
+/// [`std::env::home_dir`].
 ///
 /// ```no_run
 /// let user = uv_core::system::current_user()?;
-/// println!("{} lives in {}", user.name, user.home.display());
+/// println!("the home directory of {} is {}", user.name, user.home.display());
 /// # std::io::Result::Ok(())
 /// ```
 ///
 /// # Errors
 ///
-/// `NotFound` if the system's books do not have it; the system's.
+/// `NotFound` if the user database has no entry; the system's errors.
+#[doc(alias = "uv_os_get_passwd")]
 pub fn current_user() -> io::Result<User> {
     sys::users::current()
 }
 
-/// The user with this number.
+/// The user with this id.
 ///
 /// ```no_run
 /// assert_eq!(uv_core::system::user(0)?.name, "root");
@@ -78,13 +79,14 @@ pub fn current_user() -> io::Result<User> {
 ///
 /// # Errors
 ///
-/// `NotFound` if there is none; `Unsupported` on Windows, whose users have no numbers; the
-/// system's.
+/// `NotFound` if there is none; `Unsupported` on Windows, whose users have no numeric ids; the
+/// system's errors.
+#[doc(alias = "uv_os_get_passwd2")]
 pub fn user(uid: u32) -> io::Result<User> {
     sys::users::user(uid)
 }
 
-/// The group with this number.
+/// The group with this id.
 ///
 /// ```no_run
 /// println!("{:?}", uv_core::system::group(0)?.members);
@@ -94,18 +96,21 @@ pub fn user(uid: u32) -> io::Result<User> {
 /// # Errors
 ///
 /// As [`user`].
+#[doc(alias = "uv_os_get_group")]
 pub fn group(gid: u32) -> io::Result<Group> {
     sys::users::group(gid)
 }
 
-/// Where temporary files go: what the first of `TMPDIR`, `TMP`, `TEMP` and `TEMPDIR` says that
-/// is set, else `/tmp`, without a slash at the end. On Windows, what the system says.
+/// The directory for temporary files: the value of the first of `TMPDIR`, `TMP`, `TEMP` and
+/// `TEMPDIR` that is set, otherwise `/tmp`, without a trailing slash. On Windows, the directory
+/// that the system reports.
 ///
-/// [`std::env::temp_dir`] obeys `TMPDIR` only.
+/// [`std::env::temp_dir`] reads only `TMPDIR`.
 ///
 /// ```
 /// assert!(uv_core::system::temp_dir().is_absolute());
 /// ```
+#[doc(alias = "uv_os_tmpdir")]
 pub fn temp_dir() -> PathBuf {
     sys::users::temp_dir()
 }

@@ -1,8 +1,8 @@
-//! Events of the console reach the watchers of signals, raised as Windows raises them.
+//! Console events reach signal watchers as Windows raises them.
 //!
-//! An event goes to every process of a console or of a group in it. So those who watch are
-//! in processes of their own, in a console without a window: this program again, with one
-//! of its tests alone, which tells by a socket what it was told.
+//! An event goes to every process of a console or of a process group in it. So each watcher is a
+//! separate process in a console without a window: this program with one of its tests, which
+//! reports the signals over a socket.
 
 #![cfg(windows)]
 
@@ -24,16 +24,16 @@ use windows_sys::Win32::System::Console::{
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
 
-/// How long anybody waits for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The limit of every wait.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Where a child tells what it was told.
+/// The argument with the port that a child reports to.
 const PORT: &str = "CONSOLE_TEST_PORT";
 
-/// What a child says if the system cannot raise an event.
+/// The report of a child if the system cannot raise an event.
 const MISSING: &str = "cannot be raised here";
 
-/// One of this program's tests in a console of its own, and what it says.
+/// One of this program's tests in its own console, and its reports.
 struct Watcher {
     process: Process,
     lines: BufReader<TcpStream>,
@@ -51,7 +51,7 @@ impl Watcher {
         listener.set_nonblocking(true).expect("a listener that does not wait");
         let started = Instant::now();
         let stream = loop {
-            // First: one that has ended may have connected before.
+            // Checked first, because a watcher that has ended may have connected before.
             let ended = process.wait(10);
             match listener.accept() {
                 Ok((stream, _)) => break stream,
@@ -59,25 +59,25 @@ impl Watcher {
                 Err(error) => panic!("accept: {error}"),
             }
             assert_eq!(ended, None, "the watcher has ended");
-            assert!(started.elapsed() < PATIENCE, "the watcher does not start");
+            assert!(started.elapsed() < TIMEOUT, "the watcher does not start");
         };
         stream.set_nonblocking(false).expect("a stream that waits");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit to that");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a limit to that");
         Watcher { process, lines: BufReader::new(stream), console }
     }
 
-    /// The next line that it says, or how it has ended.
-    fn says(&mut self) -> String {
+    /// The next report, or the exit code.
+    fn next_report(&mut self) -> String {
         let mut line = String::new();
         match self.lines.read_line(&mut line) {
             Ok(1..) => line.trim().to_owned(),
             Ok(0) => format!("ended with {:?}", self.process.wait(5_000)),
-            Err(error) => panic!("it says nothing: {error}"),
+            Err(error) => panic!("no report: {error}"),
         }
     }
 }
 
-/// A child's way to its parent.
+/// The connection of a child to its parent.
 struct Parent(TcpStream);
 
 impl Parent {
@@ -87,7 +87,7 @@ impl Parent {
             port.parse::<u16>().ok()
         });
         let port = given.expect("started by another test");
-        let parent = TcpStream::connect(("127.0.0.1", port)).expect("whoever has started this");
+        let parent = TcpStream::connect(("127.0.0.1", port)).expect("the parent listens");
         let hook = parent.try_clone().expect("another handle");
         std::panic::set_hook(Box::new(move |panic| {
             let _ = writeln!(&hook, "{}", panic.to_string().replace('\n', " "));
@@ -95,110 +95,110 @@ impl Parent {
         Parent(parent)
     }
 
-    fn tell(&self, what: &str) {
+    fn report(&self, what: &str) {
         writeln!(&self.0, "{what}").expect("a parent");
     }
 
-    /// Watches all signals, and tells of one after each call of `raise`, `count` times.
+    /// Watches all signals, and reports one after each call of `raise`, `count` times.
     fn watch(&self, count: usize, mut raise: impl FnMut(usize) -> io::Result<()>) {
         let mut lp = Loop::with_default_backend().expect("a loop");
         let timer = Timer::new(&mut lp);
-        let give_up = |_: &mut Loop, _| panic!("told of nothing");
-        timer.start(&mut lp, PATIENCE, Duration::ZERO, give_up).expect("a timer");
-        let told = Rc::new(Cell::new(0));
+        let give_up = |_: &mut Loop, _| panic!("no signal");
+        timer.start(&mut lp, TIMEOUT, Duration::ZERO, give_up).expect("a timer");
+        let received = Rc::new(Cell::new(0));
         for number in [signum::SIGINT, signum::SIGBREAK, signum::SIGWINCH, signum::SIGHUP] {
-            let (signal, told) = (Signal::new(&mut lp), Rc::clone(&told));
+            let (signal, received) = (Signal::new(&mut lp), Rc::clone(&received));
             let note = move |lp: &mut Loop, _, signum| {
-                told.set(signum);
+                received.set(signum);
                 lp.stop();
             };
             signal.start(&mut lp, number, note).expect("a signal");
         }
         for round in 0..count {
             if let Err(error) = raise(round) {
-                return self.tell(&format!("{MISSING}: {error}"));
+                return self.report(&format!("{MISSING}: {error}"));
             }
             lp.run(RunMode::Default).expect("a loop that runs");
-            self.tell(&format!("told of {}", told.get()));
+            self.report(&format!("signal {}", received.get()));
         }
     }
 }
 
-/// Raises an event for all of this console.
+/// Raises an event for all processes of this console.
 fn raise(event: u32) -> io::Result<()> {
     // SAFETY: the call takes no pointer.
     let raised = unsafe { GenerateConsoleCtrlEvent(event, 0) };
     if raised == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Not `eprintln!`: the test harness would swallow it.
+/// Not by `eprintln!`, which the test harness captures.
 fn skip(what: &str, why: &str) {
     let _ = writeln!(io::stderr(), "skip {what}: {why}");
 }
 
-/// Wine's `ntdll` has a function that Windows' has not.
+/// True under Wine, whose `ntdll` has an additional function.
 fn is_wine() -> bool {
     // SAFETY: the name ends with a NUL, and every process has this module.
     let ntdll = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
-    // SAFETY: the module is loaded for ever, and the name ends with a NUL.
+    // SAFETY: the module is never unloaded, and the name ends with a NUL.
     unsafe { GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
-/// Ctrl-C and Ctrl-Break, as a program raises them for all of its console.
+/// Ctrl-C and Ctrl-Break, raised for all processes of the console.
 #[test]
-fn events_of_the_console_are_signals() {
+fn console_events_are_signals() {
     let mut watcher = Watcher::start("raises_events");
     for signum in [signum::SIGINT, signum::SIGINT] {
-        assert_eq!(watcher.says(), format!("told of {signum}"));
+        assert_eq!(watcher.next_report(), format!("signal {signum}"));
     }
-    match watcher.says() {
-        said if said.contains(MISSING) => skip("Ctrl-Break", &said), // Wine's is Ctrl-C alone.
-        said => assert_eq!(said, format!("told of {}", signum::SIGBREAK)),
+    match watcher.next_report() {
+        report if report.contains(MISSING) => skip("Ctrl-Break", &report), // Wine has only Ctrl-C.
+        report => assert_eq!(report, format!("signal {}", signum::SIGBREAK)),
     }
     assert_eq!(watcher.process.wait(20_000), Some(0));
 }
 
 #[test]
-#[ignore = "run by another test, in a process of its own"]
+#[ignore = "run by another test, in a separate process"]
 fn raises_events() {
     let events = [CTRL_C_EVENT, CTRL_C_EVENT, CTRL_BREAK_EVENT];
     Parent::find().watch(events.len(), |round| raise(events[round]));
 }
 
-/// What nobody watches any more ends the process, as if there were no library.
+/// An event without a watcher ends the process, as by default.
 #[test]
-fn an_event_that_nobody_watches_ends_the_process() {
-    let mut watcher = Watcher::start("raises_what_it_watches_no_more");
-    assert_eq!(watcher.says(), format!("told of {}", signum::SIGINT));
-    assert_eq!(watcher.says(), "watches no more");
-    let end = watcher.says();
-    assert!(end.starts_with("ended with Some"), "it should be gone: {end}");
+fn unwatched_events_end_the_process() {
+    let mut watcher = Watcher::start("raises_an_unwatched_event");
+    assert_eq!(watcher.next_report(), format!("signal {}", signum::SIGINT));
+    assert_eq!(watcher.next_report(), "unwatched");
+    let end = watcher.next_report();
+    assert!(end.starts_with("ended with Some"), "it still runs: {end}");
 }
 
 #[test]
-#[ignore = "run by another test, in a process of its own"]
-fn raises_what_it_watches_no_more() {
+#[ignore = "run by another test, in a separate process"]
+fn raises_an_unwatched_event() {
     let parent = Parent::find();
     parent.watch(1, |_| raise(CTRL_C_EVENT));
-    parent.tell("watches no more");
+    parent.report("unwatched");
     raise(CTRL_C_EVENT).expect("Ctrl-C");
-    std::thread::sleep(PATIENCE);
-    parent.tell("lives on");
+    std::thread::sleep(TIMEOUT);
+    parent.report("still running");
     std::process::exit(0);
 }
 
-/// A window that changes its size.
+/// A console that changes its size.
 #[test]
-fn a_size_is_a_signal() {
+fn size_changes_are_signals() {
     let mut watcher = Watcher::start("changes_its_size");
     for _ in 0..2 {
-        assert_eq!(watcher.says(), format!("told of {}", signum::SIGWINCH));
+        assert_eq!(watcher.next_report(), format!("signal {}", signum::SIGWINCH));
     }
     assert_eq!(watcher.process.wait(20_000), Some(0));
 }
 
 #[test]
-#[ignore = "run by another test, in a process of its own"]
+#[ignore = "run by another test, in a separate process"]
 fn changes_its_size() {
     let parent = Parent::find();
     let console = File::options().read(true).write(true).open("CONOUT$").expect("a console");
@@ -217,26 +217,26 @@ fn changes_its_size() {
 
 /// A console that is closed.
 #[test]
-fn an_end_is_a_signal() {
+fn closing_the_console_is_a_signal() {
     if is_wine() {
-        return skip("the end of a console", "Wine raises Ctrl-C alone");
+        return skip("the end of a console", "Wine raises only Ctrl-C");
     }
-    let mut watcher = Watcher::start("waits_for_the_end");
-    assert_eq!(watcher.says(), "waits");
+    let mut watcher = Watcher::start("waits_for_the_close");
+    assert_eq!(watcher.next_report(), "waiting");
     let Watcher { process, mut lines, console } = watcher;
     drop(console);
     let mut line = String::new();
     lines.read_line(&mut line).expect("a line");
-    assert_eq!(line.trim(), format!("told of {}", signum::SIGHUP));
+    assert_eq!(line.trim(), format!("signal {}", signum::SIGHUP));
     assert!(process.wait(20_000).is_some(), "it outlives its console");
 }
 
 #[test]
-#[ignore = "run by another test, in a process of its own"]
-fn waits_for_the_end() {
+#[ignore = "run by another test, in a separate process"]
+fn waits_for_the_close() {
     let parent = Parent::find();
     parent.watch(1, |_| {
-        parent.tell("waits");
+        parent.report("waiting");
         Ok(())
     });
 }

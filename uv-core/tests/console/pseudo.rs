@@ -1,4 +1,4 @@
-//! A console without a window, and programs in it.
+//! Pseudo consoles, and processes in them.
 
 use std::ffi::c_void;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -15,10 +15,10 @@ use windows_sys::Win32::System::Threading::{
     TerminateProcess, UpdateProcThreadAttribute, WaitForSingleObject,
 };
 
-/// A console whose keyboard and screen are pipes.
+/// A pseudo console, whose input and output are pipes.
 pub(crate) struct Console {
     console: HPCON,
-    /// A console whose keyboard is gone is gone itself.
+    /// Closing the input would close the console.
     _keyboard: PipeWriter,
 }
 
@@ -42,7 +42,7 @@ impl Console {
         let mut list = vec![0usize; 128];
         let attributes: LPPROC_THREAD_ATTRIBUTE_LIST = list.as_mut_ptr().cast();
         let mut len = size_of_val(&list[..]);
-        // SAFETY: the list is as long as said.
+        // SAFETY: `len` is the length of the list.
         let made = unsafe { InitializeProcThreadAttributeList(attributes, 1, 0, &mut len) };
         assert_ne!(made, 0, "{}", io::Error::last_os_error());
         // SAFETY: the value of this attribute is the console's handle itself.
@@ -60,7 +60,7 @@ impl Console {
         assert_ne!(updated, 0, "{}", io::Error::last_os_error());
         let mut startup = STARTUPINFOEXW { lpAttributeList: attributes, ..Default::default() };
         startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
-        // Not this process's own: those of the console.
+        // Use the standard handles of the console, not those of this process.
         startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
         let mut line: Vec<u16> = command.encode_utf16().chain([0]).collect();
         let mut made = PROCESS_INFORMATION::default();
@@ -80,7 +80,7 @@ impl Console {
             )
         };
         assert_ne!(started, 0, "{}", io::Error::last_os_error());
-        // SAFETY: the handle was just made, and nobody else has it.
+        // SAFETY: the call above created the handle, and this is its only owner.
         drop(unsafe { OwnedHandle::from_raw_handle(made.hThread) });
         // SAFETY: as above.
         Process(unsafe { OwnedHandle::from_raw_handle(made.hProcess) })
@@ -89,12 +89,12 @@ impl Console {
 
 impl Drop for Console {
     fn drop(&mut self) {
-        // SAFETY: the console is open, and used no more.
+        // SAFETY: the console is open and not used afterwards.
         unsafe { ClosePseudoConsole(self.console) };
     }
 }
 
-/// What is shown is seen by nobody. If it were not read, the console would stop.
+/// Discards the output, because a full pipe would block the console.
 fn drain(mut screen: PipeReader) {
     let mut buffer = [0; 4096];
     while screen.read(&mut buffer).is_ok_and(|count| count > 0) {}
@@ -104,11 +104,11 @@ fn size(columns: i16, rows: i16) -> COORD {
     COORD { X: columns, Y: rows }
 }
 
-/// A program in a console. Ended when it is dropped.
+/// A process in a console. Dropping it terminates it.
 pub(crate) struct Process(OwnedHandle);
 
 impl Process {
-    /// Its exit code, if it ends within so many milliseconds.
+    /// The exit code, if the process ends within the time.
     pub(crate) fn wait(&self, milliseconds: u32) -> Option<u32> {
         let process = self.0.as_raw_handle();
         // SAFETY: the handle is borrowed from its owner.

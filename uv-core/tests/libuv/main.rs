@@ -1,14 +1,14 @@
-//! The table of libuv's functions has each of them once, and names nothing that is not there.
+//! The table of libuv's functions lists each of them once, and every item that it names exists.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// All functions that libuv 1.x exports, in order.
+/// All functions that libuv 1.53 exports, in order.
 const FUNCTIONS: &str = include_str!("functions.txt");
 const TABLE: &str = include_str!("../../docs/libuv.md");
 
-/// The rows of the table: libuv's functions, and what stands for them here.
+/// The rows of the table: libuv's functions and their counterparts.
 fn rows() -> Vec<(Vec<&'static str>, &'static str)> {
     let cells = TABLE.lines().filter_map(|line| {
         let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
@@ -18,9 +18,9 @@ fn rows() -> Vec<(Vec<&'static str>, &'static str)> {
 }
 
 #[test]
-fn each_function_is_there_once() {
+fn every_function_is_listed_once() {
     let mut counts: BTreeMap<&str, usize> = FUNCTIONS.lines().map(|name| (name, 0)).collect();
-    assert_eq!(counts.len(), 318);
+    assert_eq!(counts.len(), 319);
     for function in rows().into_iter().flat_map(|(functions, _)| functions) {
         match counts.get_mut(function) {
             Some(count) => *count += 1,
@@ -28,28 +28,28 @@ fn each_function_is_there_once() {
         }
     }
     let wrong: Vec<_> = counts.into_iter().filter(|(_, count)| *count != 1).collect();
-    assert!(wrong.is_empty(), "missing, or there twice: {wrong:?}");
+    assert!(wrong.is_empty(), "missing or listed twice: {wrong:?}");
 }
 
 #[test]
-fn each_row_says_something() {
+fn every_row_names_an_item_or_a_reason() {
     for (functions, here) in rows() {
-        // An item, or a sentence that says why there is none.
+        // An item, or a sentence with the reason why there is none.
         let names_an_item = here.contains("[`");
         assert!(names_an_item || here.ends_with('.'), "{functions:?}: {here}");
         assert!(!here.starts_with("None.") && here.len() > 5, "{functions:?}: {here}");
     }
 }
 
-/// The items are links, which rustdoc looks up.
+/// The items are links, which rustdoc resolves.
 #[test]
-fn each_item_exists() {
+fn every_named_item_exists() {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if !crate_root.join("Cargo.toml").exists() || cfg!(not(target_os = "linux")) {
         eprintln!("skip: the sources are not where these tests run");
         return;
     }
-    // A directory of its own: that of this build may be in use.
+    // A separate directory, because a build may have locked the usual one.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("links");
     let check = Command::new(env!("CARGO"))
         .args(["rustdoc", "--lib", "--offline", "--quiet", "--"])
@@ -59,6 +59,6 @@ fn each_item_exists() {
         .env_remove("RUSTDOCFLAGS")
         .output()
         .expect("cargo runs");
-    let said = String::from_utf8_lossy(&check.stderr);
-    assert!(check.status.success(), "the table names what is not there:\n{said}");
+    let stderr = String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.success(), "the table names items that do not exist:\n{stderr}");
 }

@@ -1,8 +1,8 @@
-//! Handles that tell of changes to files and directories.
+//! File event handles: change notification for files and directories.
 
+mod queue;
 #[cfg(any(target_os = "macos", windows, test))]
-mod inbox;
-mod notices;
+mod thread_queue;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,119 +10,120 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bitflags::bitflags;
-use poll_core::{Backend, Ready, Token};
+use poll_core::{Backend, Interest, Token};
 
-use crate::arena::Arena;
-use crate::callback::{Argument, Lending};
+use crate::event_loop::{Notification, SourceOwner, exchange};
 use crate::handles::Base;
-use crate::notify::Notes;
-use crate::sources::Owner;
-use crate::sys::watching::Watching;
+use crate::storage::{Arena, Argument, InlineFnMutRef, Seed};
+use crate::sys::watch::Watching;
 use crate::{Loop, error};
 
+pub(crate) use queue::{Notice, Notices, Watcher, What};
 #[cfg(any(target_os = "macos", windows))]
-pub(crate) use inbox::Inbox;
-pub(crate) use notices::{Notice, Notices, Watcher, What};
+pub(crate) use thread_queue::Inbox;
 
-/// How often changes of the past are read before a handle starts.
+/// The limit of reads that collect earlier changes before a handle starts.
 const READS_BEFORE_START: usize = 64;
 
 bitflags! {
     /// How an [`FsEvent`] watches.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct FsEventFlags: u8 {
-        /// Not the directory alone: all that is below it, and what will be. On Linux, macOS
-        /// and Windows.
+        /// Watches the whole tree below the directory, including new directories. Linux, macOS
+        /// and Windows only.
         const RECURSIVE = 1;
     }
 }
 
-/// What an [`FsEvent`] tells. A path is that of the entry, below the directory that is
-/// watched; that of a file that is watched itself is its name.
+/// An event of an [`FsEvent`]. Paths are relative to the watched directory; the path of a watched
+/// file is its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FsNews<'a> {
-    /// An entry has come, has gone or has another name. So has the watched file or directory
-    /// itself, if the path is its own name.
-    Renamed(&'a Path),
-    /// An entry's content or attributes have changed.
-    Changed(&'a Path),
-    /// There was more news than the system keeps, and some of it is lost: look at everything.
-    Lost,
+pub enum FsEventKind<'a> {
+    /// An entry was created, removed or renamed; or the watched file or directory itself, if the
+    /// path is its own name.
+    #[doc(alias = "UV_RENAME")]
+    Rename(&'a Path),
+    /// The content or the attributes of an entry have changed.
+    #[doc(alias = "UV_CHANGE")]
+    Change(&'a Path),
+    /// The system's event queue has overflowed and events were lost: rescan the directory.
+    Overflow,
 }
 
-/// Tells of changes to a file or to the entries of a directory.
+/// Reports changes of a file or of the entries of a directory.
 ///
-/// One system call watches: `inotify` (Linux; all handles of a loop share one descriptor, and
+/// The mechanism is `inotify` (Linux; all handles of a loop share one descriptor, and
 /// those of one path one watch), `kqueue` (the BSDs and Apple's systems), FSEvents (directories
 /// on macOS) or `ReadDirectoryChangesW` (Windows, with a thread for each handle).
 ///
-/// - What systems tell differs: one change may be told several times, or several as one.
-/// - **Recursive** watching follows no symbolic links. The entries of a directory that appears
-///   are told one by one, since they may be older than the watch; so one may be told twice.
-/// - `kqueue` does not say which entry it was: the path is the directory's own name then. It
-///   does not watch recursively, and needs a descriptor for each handle.
-/// - On macOS directories are watched by FSEvents, whose framework is loaded for the first of
-///   them, and by `kqueue` if that fails and in a forked child. It tells with a delay of up to 50
-///   milliseconds. A directory that is moved, or one above it, is [`FsNews::Lost`], too. This is
+/// - Systems differ: one change may be reported several times, or several changes as one.
+/// - **Recursive** watching follows no symbolic links. The entries of a new directory are
+///   reported one by one, because they may precede its watch; one may be reported twice.
+/// - `kqueue` does not identify the entry: the path is the directory's own name then. It does not
+///   watch recursively, and needs a descriptor per handle.
+/// - macOS watches directories by FSEvents, whose framework is loaded on first use, and by
+///   `kqueue` if that fails and in a forked child. Events have a delay of up to 50 milliseconds.
+///   A move of the directory or one above it is also [`FsEventKind::Overflow`]. This code is
 ///   linted and linked in CI and its decisions are tested, but it has not run on a Mac.
-/// - A directory that is removed is told by its own name; then there is no more to tell, and
+/// - The removal of the watched directory is reported by its own name. No more events follow, and
 ///   the handle stays active until it is stopped.
-/// - A watched directory that is **moved** is told by its own name, too (Windows does not tell),
-///   and goes on being watched where it is. On Linux directories that are made in it from then
-///   on are not: each is an error (`NotFound`) that says so. Stop, and start with the new path.
-///   If a directory above it is moved, nothing is told, and new directories are not watched.
+/// - A **move** of the watched directory is reported by its own name (not on Windows), and it is
+///   watched at its new path. On Linux, directories created in it later are not watched: each
+///   is an error (`NotFound`). Stop, and start with the new path. A move of a directory above it
+///   is not reported, and new directories are not watched.
 ///
 /// ```
-/// use uv_core::{FsEvent, FsEventFlags, FsNews, Handle, Loop, RunMode};
+/// use uv_core::{FsEvent, FsEventFlags, FsEventKind, Handle, Loop, RunMode};
 ///
 /// # let directory = std::env::temp_dir().join(format!("fs-event-{}", std::process::id()));
 /// # std::fs::create_dir(&directory)?;
 /// let mut lp = Loop::with_default_backend()?;
 /// let watch = FsEvent::new(&mut lp);
-/// watch.start(&mut lp, &directory, FsEventFlags::empty(), |lp, watch, news| {
-///     match news.unwrap() {
-///         FsNews::Renamed(name) => println!("{} came, went or was renamed", name.display()),
-///         FsNews::Changed(name) => println!("{} has changed", name.display()),
-///         FsNews::Lost => println!("look at everything"),
+/// watch.start(&mut lp, &directory, FsEventFlags::empty(), |lp, watch, event| {
+///     match event.unwrap() {
+///         FsEventKind::Rename(name) => println!("{} appeared or vanished", name.display()),
+///         FsEventKind::Change(name) => println!("{} has changed", name.display()),
+///         FsEventKind::Overflow => println!("rescan"),
 ///     }
 ///     watch.close(lp).unwrap();
 /// })?;
-/// std::fs::write(directory.join("news.txt"), "hello")?;
+/// std::fs::write(directory.join("event.txt"), "hello")?;
 /// lp.run(RunMode::Default)?;
 /// # std::fs::remove_dir_all(&directory)?;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_fs_event_t")]
 pub struct FsEvent(pub(crate) Token);
 
-/// The handles of a loop that tell of changes.
+/// The file event handles of a loop.
 #[derive(Debug)]
 pub(crate) struct FsEvents<B: Backend> {
     pub(crate) slots: Arena<FsEventSlot<B>>,
     watching: Watching,
-    /// The registration of what `watching` reads from, once it has something.
+    /// The registration of the descriptor of `watching`, once it has one.
     source: Option<Token>,
-    /// How often one was started.
+    /// The number of starts of all handles.
     starts: u64,
-    /// What has not been told yet.
+    /// Events that have not been delivered.
     notices: Notices,
 }
 
 pub(crate) struct FsEventSlot<B: Backend> {
     pub(crate) base: Base,
-    /// Who watches for it, while started.
+    /// The current start; `None` while stopped.
     watcher: Option<Watcher>,
     path: PathBuf,
     flags: FsEventFlags,
     /// `None` while stopped, and while the callback runs.
-    callback: Option<Lending<B, News>>,
+    callback: Option<InlineFnMutRef<B, FsEventArgument>>,
 }
 
-/// What the callback gets.
-pub(crate) struct News;
+/// The argument of the callback.
+pub(crate) struct FsEventArgument;
 
-impl Argument for News {
-    type For<'a> = (FsEvent, io::Result<FsNews<'a>>);
+impl Argument for FsEventArgument {
+    type For<'a> = (FsEvent, io::Result<FsEventKind<'a>>);
 }
 
 impl<B: Backend> fmt::Debug for FsEventSlot<B> {
@@ -131,10 +132,10 @@ impl<B: Backend> fmt::Debug for FsEventSlot<B> {
     }
 }
 
-impl<B: Backend> Default for FsEvents<B> {
-    fn default() -> Self {
+impl<B: Backend> FsEvents<B> {
+    pub(crate) fn new(seed: Seed) -> FsEvents<B> {
         FsEvents {
-            slots: Arena::default(),
+            slots: Arena::new(seed),
             watching: Watching::default(),
             source: None,
             starts: 0,
@@ -145,6 +146,9 @@ impl<B: Backend> Default for FsEvents<B> {
 
 impl FsEvent {
     /// A handle that is not started.
+    #[doc(alias = "uv_fs_event_init")]
+    #[must_use = "the handle exists until it is closed"]
+    #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> FsEvent {
         let slot = FsEventSlot {
             base: lp.new_base(),
@@ -159,45 +163,45 @@ impl FsEvent {
     /// Calls `callback` whenever the file at `path`, or an entry of the directory there,
     /// changes from now on. A symbolic link is followed.
     ///
-    /// The callback gets an error when the system fails to watch on: when a new directory
-    /// below cannot be watched, say. It goes on with what can be.
+    /// The callback gets an error if watching fails later, for example when a new directory
+    /// cannot be watched. The rest is still watched.
     ///
     /// # Errors
     ///
-    /// `NotFound` for a stale key, and if there is nothing at `path`; `InvalidInput` if the
-    /// handle is closing or watches already; `Unsupported` for recursive watching where the
-    /// system has none; `QuotaExceeded` if the system's limit on watches is reached; the
-    /// system's. The handle is then as it was.
+    /// `NotFound` for a stale key, and if `path` does not exist; `InvalidInput` if the handle is
+    /// closing; `EALREADY` if it is started; `Unsupported` for recursive watching where the system
+    /// lacks it; `QuotaExceeded` at the system's limit of watches; the system's errors. The handle
+    /// is unchanged then.
+    #[doc(alias = "uv_fs_event_start")]
     pub fn start<B: Backend>(
         self,
         lp: &mut Loop<B>,
         path: impl AsRef<Path>,
         flags: FsEventFlags,
-        mut callback: impl FnMut(&mut Loop<B>, FsEvent, io::Result<FsNews<'_>>) + 'static,
+        mut callback: impl FnMut(&mut Loop<B>, FsEvent, io::Result<FsEventKind<'_>>) + 'static,
     ) -> io::Result<()> {
         let slot = lp.fs_events.slots.get(self.0).ok_or_else(error::stale)?;
         if slot.base.is_closing() {
             return Err(error::closing());
         }
         if slot.watcher.is_some() {
-            let why = "the handle watches already: stop it before it is started again";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            return Err(error::already());
         }
         let path = path.as_ref().to_owned();
         let watcher = lp.watch_path(self, &path, flags)?;
         let slot = lp.fs_events.slots.get_mut(self.0).ok_or_else(error::stale)?;
         slot.watcher = Some(watcher);
         (slot.path, slot.flags) = (path, flags);
-        slot.callback = Some(Lending::new(
-            move |lp: &mut Loop<B>, (handle, news): (FsEvent, io::Result<FsNews<'_>>)| {
-                callback(lp, handle, news)
+        slot.callback = Some(InlineFnMutRef::new(
+            move |lp: &mut Loop<B>, (handle, event): (FsEvent, io::Result<FsEventKind<'_>>)| {
+                callback(lp, handle, event)
             },
         ));
         slot.base.start(&mut lp.active_handles);
         Ok(())
     }
 
-    /// Stops watching, at once, and drops the callback. A stopped handle stays so.
+    /// Stops watching immediately, and drops the callback. Does nothing to a stopped handle.
     ///
     /// ```
     /// use uv_core::{FsEvent, FsEventFlags, Handle, Loop};
@@ -213,6 +217,7 @@ impl FsEvent {
     /// # Errors
     ///
     /// `NotFound` for a stale key.
+    #[doc(alias = "uv_fs_event_stop")]
     pub fn stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let events = &mut lp.fs_events;
         let slot = events.slots.get_mut(self.0).ok_or_else(error::stale)?;
@@ -221,13 +226,12 @@ impl FsEvent {
         if let Some(watcher) = slot.watcher.take() {
             events.watching.stop(watcher);
         }
-        // Last: dropping what it captured may be anything.
+        // Last: destructors of the captured values may do anything.
         drop(callback);
         Ok(())
     }
 
-    /// The path that it watches, as it was given to [`start`](FsEvent::start); `None` while
-    /// stopped.
+    /// The watched path, as given to [`start`](FsEvent::start); `None` while stopped.
     ///
     /// ```
     /// use std::path::Path;
@@ -240,6 +244,7 @@ impl FsEvent {
     /// assert_eq!(watch.path(&lp), Some(Path::new(".")));
     /// # std::io::Result::Ok(())
     /// ```
+    #[doc(alias = "uv_fs_event_getpath")]
     pub fn path<B: Backend>(self, lp: &Loop<B>) -> Option<&Path> {
         let slot = lp.fs_events.slots.get(self.0)?;
         slot.watcher.map(|_| &*slot.path)
@@ -253,8 +258,8 @@ impl<B: Backend> Loop<B> {
         path: &Path,
         flags: FsEventFlags,
     ) -> io::Result<Watcher> {
-        // What has come already is for those who watched before: all of it, unless somebody
-        // makes changes faster than they can be read.
+        // Earlier changes are for the handles that are started already. They are all collected,
+        // unless changes occur faster than they can be read.
         for _ in 0..READS_BEFORE_START {
             let count = self.fs_events.notices.len();
             self.collect_changes();
@@ -263,7 +268,7 @@ impl<B: Backend> Loop<B> {
             }
         }
         if !self.fs_events.notices.is_empty() {
-            self.notifier.notify(Notes::CHANGES)?;
+            self.notifier.notify(Notification::CHANGES)?;
         }
         self.fs_events.starts += 1;
         let watcher = Watcher { key: handle.0, started: self.fs_events.starts };
@@ -273,7 +278,7 @@ impl<B: Backend> Loop<B> {
         if self.fs_events.source.is_none()
             && let Some(raw) = self.fs_events.watching.source()
         {
-            match self.watch_for(Owner::FsEvents, raw, Ready::READ) {
+            match self.watch_for(SourceOwner::FsEvents, raw, Interest::READ) {
                 Ok(source) => self.fs_events.source = Some(source),
                 Err(error) => {
                     self.fs_events.watching.stop(watcher);
@@ -284,7 +289,7 @@ impl<B: Backend> Loop<B> {
         Ok(watcher)
     }
 
-    /// Takes what the system has to tell. If that fails, everybody is told so.
+    /// Collects events from the system. An error is delivered to all started handles.
     fn collect_changes(&mut self) {
         let FsEvents { slots, watching, notices, .. } = &mut self.fs_events;
         if let Err(error) = watching.collect(notices) {
@@ -295,50 +300,56 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// Tells what has changed; returns how many calls that took.
-    pub(crate) fn tell_changes(&mut self) -> usize {
+    /// Delivers file events; returns the number of calls.
+    pub(crate) fn deliver_fs_events(&mut self) -> usize {
         self.collect_changes();
         let mut called = 0;
-        // What comes while these are told waits for the next turn.
+        // Events that are queued by callbacks wait for the next iteration.
         for _ in 0..self.fs_events.notices.len() {
             let Some(notice) = self.fs_events.notices.pop() else { break };
-            called += usize::from(self.tell_change(notice));
+            called += usize::from(self.deliver_fs_event(notice));
         }
         if !self.fs_events.notices.is_empty() {
-            // If waking fails they are found when the loop next looks.
-            let _ = self.notifier.notify(Notes::CHANGES);
+            // If the wake-up fails, the loop finds them at its next iteration.
+            let _ = self.notifier.notify(Notification::CHANGES);
         }
         called
     }
 
-    /// Calls the handle, unless one that was called before has stopped it.
-    fn tell_change(&mut self, notice: Notice) -> bool {
+    /// Calls the handle, unless an earlier callback has stopped it.
+    fn deliver_fs_event(&mut self, notice: Notice) -> bool {
         let Notice { watcher, what, path } = notice;
         let handle = FsEvent(watcher.key);
         let slot = self.fs_events.slots.get_mut(handle.0);
         let slot = slot.filter(|slot| slot.watcher == Some(watcher));
-        let Some(mut callback) = slot.and_then(|slot| slot.callback.take()) else { return false };
-        let news = match what {
-            What::Renamed => Ok(FsNews::Renamed(&path)),
-            What::Changed => Ok(FsNews::Changed(&path)),
-            What::Lost => Ok(FsNews::Lost),
+        let Some(slot) = slot else { return false };
+        let Some(mut callback) = slot.callback.take() else {
+            drop(handle.stop(self)); // An exchange of loops has lost the callback.
+            return false;
+        };
+        let event = match what {
+            What::Renamed => Ok(FsEventKind::Rename(&path)),
+            What::Changed => Ok(FsEventKind::Change(&path)),
+            What::Lost => Ok(FsEventKind::Overflow),
             What::Failed(error) => Err(error),
         };
-        self.call_with(&mut callback, (handle, news), handle, |lp, handle| {
+        self.call_with(&mut callback, (handle, event), handle, |lp, handle| {
             drop(handle.stop(lp));
-            // The rest must not wait for the next change.
-            drop(lp.notifier.notify(Notes::CHANGES));
+            // After a panic, the remaining events must not wait for the next change.
+            drop(lp.notifier.notify(Notification::CHANGES));
         });
-        if let Some(slot) = self.fs_events.slots.get_mut(handle.0)
-            && slot.watcher == Some(watcher)
-        {
-            slot.callback.get_or_insert(callback);
+        match self.fs_events.slots.get_mut(handle.0) {
+            Some(slot) if slot.watcher == Some(watcher) => {
+                slot.callback.get_or_insert(callback);
+            }
+            Some(_) => {}
+            None => exchange::note(),
         }
         self.fs_events.notices.reuse(path);
         true
     }
 
-    /// In a forked child: what the parent reads from is the parent's, so all watch anew.
+    /// Restarts all watches in a forked child: the inherited descriptors belong to the parent.
     pub(crate) fn watch_anew(&mut self) {
         if let Some(source) = self.fs_events.source.take() {
             self.unwatch(source);
@@ -358,8 +369,8 @@ impl<B: Backend> Loop<B> {
                 (Err(error), Some(old)) => {
                     let (notices, no_path) = (&mut self.fs_events.notices, OsStr::new(""));
                     notices.push(old, What::Failed(error), no_path, no_path);
-                    // If waking fails it is found when the loop next looks.
-                    let _ = self.notifier.notify(Notes::CHANGES);
+                    // If the wake-up fails, the loop finds it at its next iteration.
+                    let _ = self.notifier.notify(Notification::CHANGES);
                 }
                 (Err(_), None) => {}
             }

@@ -1,4 +1,4 @@
-//! What to run, and how.
+//! The builder of a child process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use bitflags::bitflags;
 use super::Stdio;
 
 bitflags! {
-    /// How a child is run.
+    /// Options of a spawn.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Flags: u8 {
         const DETACHED = 1;
@@ -19,18 +19,18 @@ bitflags! {
         const EXACT_NAME = 1 << 4;
         /// No `pidfd` is used, as if the kernel had none.
         const WITHOUT_PIDFD = 1 << 5;
-        /// The child is made by `fork`, as if there were nothing better.
+        /// The child is created by `fork`, as if the system had nothing faster.
         const BY_FORK = 1 << 6;
-        /// The child is made by `posix_spawn` where that can do all that is asked for.
+        /// The child is created by `posix_spawn` where that supports all options.
         const BY_POSIX_SPAWN = 1 << 7;
     }
 }
 
-/// A program to run as a child process, with its arguments and surroundings: what
-/// [`Process::spawn`](crate::Process::spawn) takes.
+/// A program to run as a child process, with its arguments, environment and descriptors: the
+/// argument of [`Process::spawn`](crate::Process::spawn).
 ///
-/// Unless told otherwise the child has this process's environment and directory, and nothing
-/// to read from or write to: its standard streams are the null device.
+/// By default the child inherits the environment and the working directory of this process, and
+/// its standard streams are the null device.
 ///
 /// ```
 /// use uv_core::{Command, Stdio};
@@ -41,7 +41,7 @@ bitflags! {
 ///     .stdio([Stdio::Ignore, Stdio::Standard(1), Stdio::Standard(2)]);
 /// ```
 ///
-/// In surroundings of its own:
+/// With an environment and a working directory of its own:
 ///
 #[cfg_attr(unix, doc = "```")]
 #[cfg_attr(not(unix), doc = "```ignore")]
@@ -66,6 +66,7 @@ bitflags! {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
+#[doc(alias = "uv_process_options_t")]
 pub struct Command<'a> {
     pub(crate) program: OsString,
     pub(crate) arg0: Option<OsString>,
@@ -95,9 +96,9 @@ impl Environment {
 impl<'a> Command<'a> {
     /// A program without arguments.
     ///
-    /// A name without a slash is looked up in the `PATH` that the child will have; on Windows
-    /// in its directory first, and with the endings `.com` and `.exe`. Other relative names
-    /// start in the child's directory.
+    /// A name without a slash is searched in the `PATH` of the child; on Windows in its working
+    /// directory first, with the extensions `.com` and `.exe`. Other relative names are relative
+    /// to the child's working directory.
     pub fn new(program: impl AsRef<OsStr>) -> Command<'a> {
         Command {
             program: program.as_ref().into(),
@@ -126,7 +127,7 @@ impl<'a> Command<'a> {
         self
     }
 
-    /// What the child sees as its own name, instead of the program's.
+    /// Sets `argv[0]` of the child, which is the program by default.
     #[must_use]
     pub fn arg0(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.arg0 = Some(arg.as_ref().into());
@@ -156,36 +157,36 @@ impl<'a> Command<'a> {
         self
     }
 
-    /// Begins with an empty environment instead of this process's, and forgets what was said
-    /// of variables so far. Windows adds the few variables that no program runs without.
+    /// Starts with an empty environment instead of this process's, and discards earlier changes of
+    /// variables. Windows adds the few variables that every program needs.
     #[must_use]
     pub fn env_clear(mut self) -> Self {
         self.environment = Environment { cleared: true, changes: BTreeMap::new() };
         self
     }
 
-    /// The directory that the child begins in.
+    /// Sets the working directory of the child.
     #[must_use]
     pub fn current_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = Some(directory.as_ref().into());
         self
     }
 
-    /// What the child's descriptors 0, 1, 2 and so on are, instead of what was said so far.
-    /// Of the first three those that are not named are [`Stdio::Ignore`].
+    /// Sets the child's descriptors 0, 1, 2 and so on, replacing earlier ones. Missing standard
+    /// streams are [`Stdio::Ignore`].
     #[must_use]
     pub fn stdio(mut self, stdio: impl IntoIterator<Item = Stdio<'a>>) -> Self {
         self.stdio = stdio.into_iter().collect();
         self
     }
 
-    /// The user that the child runs as. Other groups than the primary one are given up, where
-    /// that is permitted. Windows cannot do that: spawning is `Unsupported` there.
+    /// Sets the user of the child. Supplementary groups are dropped where that is permitted. On
+    /// Windows, spawning is `Unsupported` then.
     ///
     /// ```
     /// use uv_core::Command;
     ///
-    /// // As `nobody` of most systems. Only root may do that.
+    /// // 65534 is an unprivileged user of most systems. Only root may change the user.
     /// let command = Command::new("true").uid(65534).gid(65534);
     /// ```
     #[must_use]
@@ -194,20 +195,19 @@ impl<'a> Command<'a> {
         self
     }
 
-    /// The group that the child runs as. Other groups are given up, where that is permitted.
-    /// Windows cannot do that: spawning is `Unsupported` there.
+    /// Sets the group of the child. Supplementary groups are dropped where that is permitted. On
+    /// Windows, spawning is `Unsupported` then.
     #[must_use]
     pub fn gid(mut self, gid: u32) -> Self {
         self.gid = Some(gid);
         self
     }
 
-    /// Lets the child live on when this process ends: it leads a session of its own (Unix), or
-    /// a process group of its own without a console, and does not end with this process as
-    /// others do (Windows).
+    /// Lets the child outlive this process: it leads a new session (Unix), or a new process group
+    /// without a console, outside the job object that ends other children (Windows).
     ///
-    /// The loop still waits for its end; [unreference](crate::Handle::unreference) the handle
-    /// to let it go.
+    /// The loop still waits for its exit; [unreference](crate::Handle::unreference) the handle to
+    /// avoid that.
     ///
     /// ```
     /// use uv_core::{Command, Handle, Loop, Process};
@@ -217,7 +217,7 @@ impl<'a> Command<'a> {
     /// let command = Command::new("true").detached(true);
     /// let process = Process::spawn(&mut lp, &command, |_, _, _| {})?;
     /// process.unreference(&mut lp)?;
-    /// assert!(!lp.alive());
+    /// assert!(!lp.is_alive());
     /// # std::io::Result::Ok(())
     /// ```
     #[must_use]
@@ -225,13 +225,13 @@ impl<'a> Command<'a> {
         self.with(Flags::DETACHED, detached)
     }
 
-    /// Passes the arguments on Windows as they are, with spaces between, neither quoted nor
-    /// escaped. Means nothing on Unix, as all that follow.
+    /// Joins the arguments by spaces on Windows, without quotes or escapes. This and the following
+    /// methods have no effect on Unix.
     ///
     /// ```
     /// use uv_core::Command;
     ///
-    /// // Its own rules for quotes, no window that flashes up, and no other `cmd` by accident.
+    /// // `cmd` has quoting rules of its own; show no window, and try no other extension.
     /// let command = Command::new("cmd.exe")
     ///     .args(["/C", "echo \"hello\" & pause"])
     ///     .windows_verbatim_arguments(true)
@@ -244,39 +244,39 @@ impl<'a> Command<'a> {
         self.with(Flags::VERBATIM_ARGUMENTS, verbatim)
     }
 
-    /// Gives a console program on Windows no window.
+    /// Creates no window for a console program on Windows.
     #[must_use]
     pub fn windows_hide_console(self, hide: bool) -> Self {
         self.with(Flags::HIDE_CONSOLE, hide)
     }
 
-    /// Asks a program with windows on Windows not to show its first.
+    /// Asks a GUI program on Windows not to show its first window.
     #[must_use]
     pub fn windows_hide_gui(self, hide: bool) -> Self {
         self.with(Flags::HIDE_GUI, hide)
     }
 
-    /// Looks for exactly this name on Windows, without other endings.
+    /// Searches for exactly this name on Windows, without other extensions.
     #[must_use]
     pub fn windows_exact_name(self, exact: bool) -> Self {
         self.with(Flags::EXACT_NAME, exact)
     }
 
-    /// Uses no `pidfd`: the loop is told of the end by `SIGCHLD`. For tests of that.
+    /// Uses `SIGCHLD` instead of a `pidfd`. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn without_pidfd(self) -> Self {
         self.with(Flags::WITHOUT_PIDFD, true)
     }
 
-    /// Makes the child by `fork`. For tests of that.
+    /// Creates the child by `fork`. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn by_fork(self) -> Self {
         self.with(Flags::BY_FORK, true)
     }
 
-    /// Makes the child by `posix_spawn`, where that will do. For tests of that.
+    /// Creates the child by `posix_spawn` where that supports all options. For tests.
     #[doc(hidden)]
     #[must_use]
     pub fn by_posix_spawn(self) -> Self {

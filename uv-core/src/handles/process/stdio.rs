@@ -1,4 +1,4 @@
-//! What a child's descriptors are.
+//! The descriptors of a child process.
 
 use std::io;
 #[cfg(unix)]
@@ -15,25 +15,25 @@ use crate::sys::{self, ChildEnd};
 use crate::{Loop, Stream, error};
 
 bitflags! {
-    /// Which way a pipe goes that is made for a child, as the child sees it.
+    /// The directions of a pipe that is created for a child, from the child's point of view.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PipeFlags: u8 {
         /// The child reads from it.
         const READABLE = 1;
         /// The child writes to it.
         const WRITABLE = 2;
-        /// The child's end does not block; on Windows, it is opened for overlapped use. Other
-        /// programs than those that expect it make nothing of that.
+        /// The child's end is non-blocking; on Windows, overlapped. Only for programs that expect
+        /// it.
         const NON_BLOCKING = 4;
     }
 }
 
-/// What one of a child's descriptors is.
+/// A descriptor of a child.
 ///
 /// ```
 /// use uv_core::{Command, Stdio};
 ///
-/// // Reads nothing, and writes where this process does.
+/// // No input; the output of this process.
 /// let command = Command::new("rustc").stdio([
 ///     Stdio::Ignore,
 ///     Stdio::Standard(1),
@@ -43,21 +43,25 @@ bitflags! {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Stdio<'a> {
-    /// Nothing: the null device for the first three, closed for others.
+    /// The null device for descriptors 0 to 2; others are closed.
+    #[doc(alias = "UV_IGNORE")]
     Ignore,
-    /// One of this process's own standard streams: 0, 1 or 2.
+    /// One of this process's standard streams: 0, 1 or 2.
+    #[doc(alias = "UV_INHERIT_FD")]
     Standard(u8),
-    /// A descriptor of this process. As the first three are meant for programs that know
-    /// nothing of it, they are made to block, here too.
+    /// A descriptor of this process. As descriptors 0 to 2 of the child it is made blocking, also
+    /// in this process, because most programs expect blocking standard streams.
+    #[doc(alias = "UV_INHERIT_FD")]
     #[cfg(unix)]
     Descriptor(BorrowedFd<'a>),
     /// A handle of this process.
     #[cfg(windows)]
     Handle(BorrowedHandle<'a>),
-    /// The connection of a stream, see [`Stdio::stream`].
+    /// The connection of a stream: see [`Stdio::stream`].
+    #[doc(alias = "UV_INHERIT_STREAM")]
     Stream(AnyHandle),
-    /// The other end of a pipe that is made for it. The handle is a new one, that is not
-    /// connected; it is, once the child runs.
+    /// The other end of a new pipe. The given handle must be unconnected; it is connected when
+    /// the child runs.
     ///
     #[cfg_attr(unix, doc = "```")]
     #[cfg_attr(not(unix), doc = "```ignore")]
@@ -76,11 +80,20 @@ pub enum Stdio<'a> {
     /// lp.run(RunMode::Default)?;
     /// # std::io::Result::Ok(())
     /// ```
+    #[doc(alias = "UV_CREATE_PIPE")]
     Pipe(Pipe, PipeFlags),
 }
 
 impl Stdio<'_> {
-    /// The connection of a stream of the same loop, which keeps it too.
+    /// The connection of a stream of the same loop, shared by both processes.
+    ///
+    /// As one of the child's first three descriptors a connection is made blocking, because programs
+    /// expect that; the loop's own calls still do not block. On Linux the child gets another open
+    /// file description of a pipe, which blocks. Elsewhere a pipe stays non-blocking for the child
+    /// too, and so does a listener.
+    ///
+    /// A child is refused with `ResourceBusy` while the loop has bytes of the stream that it has
+    /// received and not reported: `read_start` reports them.
     ///
     #[cfg_attr(unix, doc = "```")]
     #[cfg_attr(not(unix), doc = "```ignore")]
@@ -90,7 +103,7 @@ impl Stdio<'_> {
     /// let (ours, theirs) = Tcp::pair(&mut lp)?;
     /// let command = Command::new("echo").arg("hello").stdio([Stdio::Ignore, Stdio::stream(theirs)]);
     /// Process::spawn(&mut lp, &command, |lp, process, _| process.close(lp).unwrap())?;
-    /// theirs.close(&mut lp)?; // The child has it, too.
+    /// theirs.close(&mut lp)?; // The child has a duplicate.
     /// ours.read_start(&mut lp, |lp, ours, bytes| match bytes.unwrap() {
     ///     [] => ours.close(lp).unwrap(),
     ///     bytes => assert_eq!(bytes, b"hello\n"),
@@ -103,29 +116,31 @@ impl Stdio<'_> {
     }
 }
 
-/// What a child is given, and what was made for it.
+/// The descriptors of a child, and the pipes that were created for it.
 #[derive(Debug, Default)]
 pub(super) struct Given {
     pub(super) ends: Vec<ChildEnd>,
-    made: Vec<Made>,
+    created: Vec<CreatedPipe>,
+    /// Descriptors that were opened for the child, until it runs.
+    opened: Vec<sys::OwnedPipe>,
 }
 
-/// A pipe that was made for a child.
+/// A pipe that was created for a child.
 #[derive(Debug)]
-struct Made {
+struct CreatedPipe {
     pipe: Pipe,
     flags: PipeFlags,
     ours: sys::Transport,
-    /// Kept open until the child has it.
+    /// Kept open until the child has inherited it.
     _theirs: sys::OwnedPipe,
 }
 
 impl<B: Backend> Loop<B> {
-    /// What the child gets, at least its standard streams.
+    /// Prepares the descriptors of a child, at least its three standard streams.
     pub(super) fn prepare_stdio(&mut self, stdio: &[Stdio<'_>]) -> io::Result<Given> {
         let mut given = Given::default();
         for one in stdio {
-            let end = self.child_end(one, &mut given.made)?;
+            let end = self.child_end(one, &mut given)?;
             given.ends.push(end);
         }
         while given.ends.len() < 3 {
@@ -134,12 +149,12 @@ impl<B: Backend> Loop<B> {
         Ok(given)
     }
 
-    fn child_end(&mut self, stdio: &Stdio<'_>, made: &mut Vec<Made>) -> io::Result<ChildEnd> {
+    fn child_end(&mut self, stdio: &Stdio<'_>, given: &mut Given) -> io::Result<ChildEnd> {
         match *stdio {
             Stdio::Ignore => Ok(ChildEnd::Ignore),
             Stdio::Standard(number @ 0..=2) => Ok(ChildEnd::standard(number)),
             Stdio::Standard(number) => {
-                let why = format!("there is no standard stream {number}: they are 0, 1 and 2");
+                let why = format!("{number} is not a standard stream: use 0, 1 or 2");
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
             #[cfg(unix)]
@@ -149,34 +164,39 @@ impl<B: Backend> Loop<B> {
             Stdio::Stream(
                 stream @ (AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_)),
             ) => {
+                self.hand_over(stream.key())?;
                 let slot = self.streams.open(stream.key())?;
-                ChildEnd::of_stream(slot.socket.as_ref().ok_or_else(error::not_connected)?)
+                let listens = slot.flags.contains(Flags::LISTENING);
+                let socket = slot.socket.as_ref().ok_or_else(error::no_socket)?;
+                let (end, opened) = ChildEnd::of_stream(socket, listens)?;
+                given.opened.extend(opened);
+                Ok(end)
             }
             Stdio::Stream(handle) => {
-                let why = format!("a {} is no stream that a child could have", handle.kind());
+                let why =
+                    format!("a {} is not a stream, so a child cannot inherit it", handle.kind());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
             Stdio::Pipe(pipe, flags) => {
                 if !flags.intersects(PipeFlags::READABLE | PipeFlags::WRITABLE) {
-                    let why = "a child reads from a pipe, writes to it, or both: say which";
+                    let why = "the pipe has no direction: set READABLE, WRITABLE or both";
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
                 }
-                let is_taken = self.streams.open(pipe.0)?.socket.is_some();
-                if is_taken || made.iter().any(|made| made.pipe == pipe) {
-                    let why = "the pipe has another end already";
-                    return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+                let is_open = self.streams.open(pipe.0)?.socket.is_some();
+                if is_open || given.created.iter().any(|created| created.pipe == pipe) {
+                    return Err(error::busy());
                 }
                 let (ours, theirs) = sys::pipe_for_child(flags)?;
                 let end = ChildEnd::of_made(&theirs);
-                made.push(Made { pipe, flags, ours, _theirs: theirs });
+                given.created.push(CreatedPipe { pipe, flags, ours, _theirs: theirs });
                 Ok(end)
             }
         }
     }
 
-    /// The child runs: the pipes to it are connected.
-    pub(super) fn open_made_pipes(&mut self, given: Given, child: u32) {
-        for Made { pipe, flags, ours, .. } in given.made {
+    /// Connects the pipes that were created for a child, once it runs.
+    pub(super) fn open_created_pipes(&mut self, given: Given, child: u32) {
+        for CreatedPipe { pipe, flags, ours, .. } in given.created {
             let Some(slot) = self.streams.slots.get_mut(pipe.0) else { continue };
             slot.flags.set(Flags::READABLE, flags.contains(PipeFlags::WRITABLE));
             slot.flags.set(Flags::WRITABLE, flags.contains(PipeFlags::READABLE));

@@ -1,4 +1,4 @@
-//! Options of a UDP socket: reach, multicast, and what kernels can do for QUIC and the like.
+//! Options of a UDP socket: TTL, broadcast, multicast, ECN, and segmentation offload (GSO, GRO).
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,19 +6,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use poll_core::Backend;
 use socket2::Socket;
 
-use super::{Udp, UdpBind};
+use super::{Udp, UdpBindFlags};
 use crate::sys::{self, datagrams};
 use crate::{Loop, error};
 
-/// What a datagram's header says about congestion (RFC 3168).
+/// The congestion mark in a datagram's IP header: Explicit Congestion Notification, RFC 3168.
 ///
 /// ```
 /// # if cfg!(not(target_os = "linux")) { return Ok(()); }
-/// use uv_core::{Ecn, Handle, Loop, RunMode, Udp, UdpBind};
+/// use uv_core::{Ecn, Handle, Loop, RunMode, Udp, UdpBindFlags};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let udp = Udp::new(&mut lp);
-/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
 /// udp.set_ecn(&mut lp, Ecn::Capable0)?;
 /// udp.set_receive_ecn(&mut lp, true)?;
 /// udp.recv_start(&mut lp, |lp, udp, datagram| {
@@ -35,14 +35,14 @@ use crate::{Loop, error};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
-    /// The sender does not listen.
+    /// Not-ECT: the sender does not react to congestion marks.
     #[default]
     NotCapable = 0,
-    /// The sender listens; the second of the two ways to say so.
+    /// ECT(1): the sender reacts to congestion marks.
     Capable1 = 1,
-    /// The sender listens.
+    /// ECT(0): the sender reacts to congestion marks.
     Capable0 = 2,
-    /// A router was congested.
+    /// CE: a router was congested.
     Congested = 3,
 }
 
@@ -57,27 +57,27 @@ impl Ecn {
     }
 }
 
-/// All of these want a socket: [bind](Udp::bind) first.
+/// Options of the socket: [bind](Udp::bind) first.
 ///
 /// ```
 /// use std::net::{Ipv4Addr, Ipv6Addr};
-/// use uv_core::{Loop, Udp, UdpBind};
+/// use uv_core::{Loop, Udp, UdpBindFlags};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let udp = Udp::new(&mut lp);
 /// assert!(udp.set_ttl(&mut lp, 64).is_err(), "it has no socket yet");
-/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
 /// udp.set_ttl(&mut lp, 64)?;
 /// udp.set_broadcast(&mut lp, true)?;
 ///
-/// // To groups of this network, by one interface, and not to this machine.
+/// // Multicast within this network, by one interface, and not to this machine.
 /// udp.set_multicast_ttl(&mut lp, 1)?;
 /// udp.set_multicast_interface_v4(&mut lp, Ipv4Addr::LOCALHOST)?;
 /// udp.set_multicast_loop(&mut lp, false)?;
 ///
-/// // The same with IPv6, where there is such.
+/// // The same with IPv6, if the system has it.
 /// let udp = Udp::new(&mut lp);
-/// if udp.bind(&mut lp, (Ipv6Addr::LOCALHOST, 0).into(), UdpBind::IPV6_ONLY).is_ok() {
+/// if udp.bind(&mut lp, (Ipv6Addr::LOCALHOST, 0).into(), UdpBindFlags::IPV6_ONLY).is_ok() {
 ///     udp.set_multicast_interface_v6(&mut lp, 0)?;
 /// }
 /// # std::io::Result::Ok(())
@@ -86,27 +86,28 @@ impl Ecn {
 /// # Errors
 ///
 /// `NotFound` for a stale key, `EBADF` if there is no socket, `InvalidInput` for a value
-/// that is out of range, `Unsupported` where the system does not have it, and else what the
-/// system says.
+/// out of range, `Unsupported` where the system lacks the option, and the system's errors.
 impl Udp {
-    /// Lets datagrams go to broadcast addresses.
+    /// Permits sends to broadcast addresses.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_broadcast")]
     pub fn set_broadcast<B: Backend>(self, lp: &mut Loop<B>, on: bool) -> io::Result<()> {
         self.socket(lp)?.0.set_broadcast(on)
     }
 
-    /// How many routers a datagram may pass, 1 to 255.
+    /// Sets the number of hops that a datagram may travel, 1 to 255.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_ttl")]
     pub fn set_ttl<B: Backend>(self, lp: &mut Loop<B>, ttl: u8) -> io::Result<()> {
         let (socket, is_v6) = self.socket(lp)?;
         if ttl == 0 {
-            let why = "a datagram that may not live is not sent: the range is 1 to 255";
+            let why = "the TTL must be in the range 1 to 255";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         match is_v6 {
@@ -115,12 +116,13 @@ impl Udp {
         }
     }
 
-    /// How many routers a multicast datagram may pass: 0 keeps it on this machine, 1, which
-    /// is how it begins, in this network.
+    /// Sets the number of hops that a multicast datagram may travel: 0 keeps it on this machine,
+    /// 1 (the default) in the local network.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_multicast_ttl")]
     pub fn set_multicast_ttl<B: Backend>(self, lp: &mut Loop<B>, ttl: u8) -> io::Result<()> {
         match self.socket(lp)? {
             (socket, true) => socket.set_multicast_hops_v6(ttl.into()),
@@ -128,11 +130,12 @@ impl Udp {
         }
     }
 
-    /// Whether this machine gets what it sends to groups that it is in; at first it does.
+    /// Sets whether multicast datagrams are looped back to this machine; the default is yes.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_multicast_loop")]
     pub fn set_multicast_loop<B: Backend>(self, lp: &mut Loop<B>, on: bool) -> io::Result<()> {
         match self.socket(lp)? {
             (socket, true) => socket.set_multicast_loop_v6(on),
@@ -140,11 +143,12 @@ impl Udp {
         }
     }
 
-    /// By which interface multicast goes out, named by an address of it.
+    /// Sets the interface for outgoing IPv4 multicast, by one of its addresses.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_multicast_interface")]
     pub fn set_multicast_interface_v4<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -153,12 +157,12 @@ impl Udp {
         self.socket(lp)?.0.set_multicast_if_v4(&interface)
     }
 
-    /// By which interface multicast of IPv6 goes out, named by its number; 0 lets the system
-    /// choose.
+    /// Sets the interface for outgoing IPv6 multicast, by its index; 0 lets the system choose.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_multicast_interface")]
     pub fn set_multicast_interface_v6<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -167,17 +171,16 @@ impl Udp {
         self.socket(lp)?.0.set_multicast_if_v6(interface)
     }
 
-    /// Gets what is sent to a group, on the interface with this address, or, if that is
-    /// unspecified, on one of the system's choice. Binds a handle without a socket, to a
-    /// port of the system's choice.
+    /// Joins an IPv4 multicast group on the interface with this address; if that is unspecified,
+    /// the system chooses one. Binds a handle without a socket to a port that the system chooses.
     ///
     /// ```
     /// use std::net::Ipv4Addr;
-    /// use uv_core::{Loop, Udp, UdpBind};
+    /// use uv_core::{Loop, Udp, UdpBindFlags};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let udp = Udp::new(&mut lp);
-    /// udp.bind(&mut lp, "0.0.0.0:0".parse().unwrap(), UdpBind::REUSE_ADDRESS)?;
+    /// udp.bind(&mut lp, "0.0.0.0:0".parse().unwrap(), UdpBindFlags::REUSE_ADDRESS)?;
     /// let group = Ipv4Addr::new(239, 255, 0, 1);
     /// if udp.join_multicast_v4(&mut lp, group, Ipv4Addr::LOCALHOST).is_ok() {
     ///     udp.leave_multicast_v4(&mut lp, group, Ipv4Addr::LOCALHOST)?;
@@ -188,21 +191,23 @@ impl Udp {
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_membership")]
     pub fn join_multicast_v4<B: Backend>(
         self,
         lp: &mut Loop<B>,
         group: Ipv4Addr,
         interface: Ipv4Addr,
     ) -> io::Result<()> {
-        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBind::REUSE_ADDRESS)?;
+        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBindFlags::REUSE_ADDRESS)?;
         self.socket(lp)?.0.join_multicast_v4(&group, &interface)
     }
 
-    /// Undoes [`join_multicast_v4`](Udp::join_multicast_v4).
+    /// Leaves a group that [`join_multicast_v4`](Udp::join_multicast_v4) has joined.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_membership")]
     pub fn leave_multicast_v4<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -212,8 +217,8 @@ impl Udp {
         self.socket(lp)?.0.leave_multicast_v4(&group, &interface)
     }
 
-    /// Gets what is sent to a group of IPv6, on the interface with this number, or, if that
-    /// is 0, on one of the system's choice. Binds a handle without a socket.
+    /// Joins an IPv6 multicast group on the interface with this index; for 0 the system chooses
+    /// one. Binds a handle without a socket to a port that the system chooses.
     ///
     /// ```
     /// use uv_core::{Loop, Udp};
@@ -222,7 +227,7 @@ impl Udp {
     /// let (udp, group) = (Udp::new(&mut lp), "ff02::1234".parse().unwrap());
     /// match udp.join_multicast_v6(&mut lp, group, 0) {
     ///     Ok(()) => udp.leave_multicast_v6(&mut lp, group, 0)?,
-    ///     Err(error) => println!("there is no IPv6 here: {error}"),
+    ///     Err(error) => println!("no IPv6 multicast: {error}"),
     /// }
     /// # std::io::Result::Ok(())
     /// ```
@@ -230,21 +235,23 @@ impl Udp {
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_membership")]
     pub fn join_multicast_v6<B: Backend>(
         self,
         lp: &mut Loop<B>,
         group: Ipv6Addr,
         interface: u32,
     ) -> io::Result<()> {
-        self.bind_to_any(lp, (Ipv6Addr::UNSPECIFIED, 0).into(), UdpBind::REUSE_ADDRESS)?;
+        self.bind_to_any(lp, (Ipv6Addr::UNSPECIFIED, 0).into(), UdpBindFlags::REUSE_ADDRESS)?;
         self.socket(lp)?.0.join_multicast_v6(&group, interface)
     }
 
-    /// Undoes [`join_multicast_v6`](Udp::join_multicast_v6).
+    /// Leaves a group that [`join_multicast_v6`](Udp::join_multicast_v6) has joined.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_membership")]
     pub fn leave_multicast_v6<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -254,7 +261,7 @@ impl Udp {
         self.socket(lp)?.0.leave_multicast_v6(&group, interface)
     }
 
-    /// As [`join_multicast_v4`](Udp::join_multicast_v4), for what `source` sends only.
+    /// As [`join_multicast_v4`](Udp::join_multicast_v4), for the datagrams of `source` only.
     ///
     /// ```
     /// use std::net::Ipv4Addr;
@@ -273,6 +280,7 @@ impl Udp {
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_source_membership")]
     pub fn join_source_v4<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -280,15 +288,16 @@ impl Udp {
         source: Ipv4Addr,
         interface: Ipv4Addr,
     ) -> io::Result<()> {
-        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBind::REUSE_ADDRESS)?;
+        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBindFlags::REUSE_ADDRESS)?;
         sys::join_source_v4(self.socket(lp)?.0, group, source, interface)
     }
 
-    /// Undoes [`join_source_v4`](Udp::join_source_v4).
+    /// Leaves a group that [`join_source_v4`](Udp::join_source_v4) has joined.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_source_membership")]
     pub fn leave_source_v4<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -299,8 +308,8 @@ impl Udp {
         sys::leave_source_v4(self.socket(lp)?.0, group, source, interface)
     }
 
-    /// As [`join_multicast_v6`](Udp::join_multicast_v6), for what `source` sends only. Linux
-    /// has it.
+    /// As [`join_multicast_v6`](Udp::join_multicast_v6), for the datagrams of `source` only.
+    /// Linux only.
     ///
     /// ```
     /// use std::net::Ipv6Addr;
@@ -310,7 +319,7 @@ impl Udp {
     /// let (udp, group) = (Udp::new(&mut lp), "ff35::1234".parse().unwrap());
     /// match udp.join_source_v6(&mut lp, group, Ipv6Addr::LOCALHOST, 0) {
     ///     Ok(()) => udp.leave_source_v6(&mut lp, group, Ipv6Addr::LOCALHOST, 0)?,
-    ///     Err(error) => println!("not here: {error}"),
+    ///     Err(error) => println!("not supported: {error}"),
     /// }
     /// # std::io::Result::Ok(())
     /// ```
@@ -318,6 +327,7 @@ impl Udp {
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_source_membership")]
     pub fn join_source_v6<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -325,15 +335,16 @@ impl Udp {
         source: Ipv6Addr,
         interface: u32,
     ) -> io::Result<()> {
-        self.bind_to_any(lp, (Ipv6Addr::UNSPECIFIED, 0).into(), UdpBind::REUSE_ADDRESS)?;
+        self.bind_to_any(lp, (Ipv6Addr::UNSPECIFIED, 0).into(), UdpBindFlags::REUSE_ADDRESS)?;
         datagrams::join_source_v6(self.socket(lp)?.0, group, source, interface)
     }
 
-    /// Undoes [`join_source_v6`](Udp::join_source_v6).
+    /// Leaves a group that [`join_source_v6`](Udp::join_source_v6) has joined.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
+    #[doc(alias = "uv_udp_set_source_membership")]
     pub fn leave_source_v6<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -344,7 +355,7 @@ impl Udp {
         datagrams::leave_source_v6(self.socket(lp)?.0, group, source, interface)
     }
 
-    /// What datagrams say about congestion from now on. Linux has it.
+    /// Sets the ECN mark of outgoing datagrams. Linux only.
     ///
     /// # Errors
     ///
@@ -354,24 +365,20 @@ impl Udp {
         datagrams::set_ecn(socket, is_v6, ecn as u8)
     }
 
-    /// Tells with each datagram what it [says about congestion](crate::Datagram::ecn). Linux has
-    /// it.
+    /// Reports the [ECN mark](crate::Datagram::ecn) of each received datagram. Linux only.
     ///
     /// # Errors
     ///
     /// See [above](#errors).
-    ///
-    /// [`Datagram::ecn`]: crate::Datagram::ecn
     pub fn set_receive_ecn<B: Backend>(self, lp: &mut Loop<B>, on: bool) -> io::Result<()> {
         let (socket, is_v6) = self.socket(lp)?;
         datagrams::set_receive_ecn(socket, is_v6, on)?;
-        self.open_slot(lp)?.is_controlled = true;
+        self.open_slot(lp)?.has_control = true;
         Ok(())
     }
 
-    /// Lets the kernel put datagrams of one sender and one length together to one, which is
-    /// cheaper to receive (`UDP_GRO`): [`Datagram::segments`] takes them apart. Linux has it,
-    /// since 5.0.
+    /// Lets the kernel coalesce received datagrams of one sender and one length (`UDP_GRO`),
+    /// which is cheaper; [`Datagram::segments`] splits them. Linux 5.0 and later.
     ///
     /// # Errors
     ///
@@ -380,12 +387,12 @@ impl Udp {
     /// [`Datagram::segments`]: crate::Datagram::segments
     pub fn set_coalescing<B: Backend>(self, lp: &mut Loop<B>, on: bool) -> io::Result<()> {
         datagrams::set_gro(self.socket(lp)?.0, on)?;
-        self.open_slot(lp)?.is_controlled = true;
+        self.open_slot(lp)?.has_control = true;
         Ok(())
     }
 
-    /// Lets the kernel cut what is sent in datagrams of this size (`UDP_SEGMENT`), which is
-    /// cheaper than to send them one by one; zero ends it. Linux has it, since 4.18.
+    /// Lets the kernel split each send into datagrams of this size (`UDP_SEGMENT`), which is
+    /// cheaper than one send per datagram; zero disables it. Linux 4.18 and later.
     ///
     /// # Errors
     ///
@@ -394,7 +401,7 @@ impl Udp {
         datagrams::set_segment_size(self.socket(lp)?.0, bytes)
     }
 
-    /// The socket, and whether it is one of IPv6. What was sent before is on its way.
+    /// The socket and whether it is IPv6, after a flush: an option must not affect earlier sends.
     fn socket<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<(&Socket, bool)> {
         lp.flush_sends(self);
         let slot = lp.udps.get(self.0).ok_or_else(error::stale)?;

@@ -1,248 +1,104 @@
-//! Receiving datagrams.
+//! Delivery of datagrams and ICMP reports to the receive callback.
 
-use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 
-use poll_core::{Backend, Ready};
+use poll_core::{Backend, Interest};
 
-use super::{Ecn, Udp, UdpBind};
-use crate::callback::{Argument, Lending};
+use super::datagram::{Datagram, Held, UdpError};
+use super::{Udp, UdpBindFlags};
+use crate::event_loop::exchange;
+use crate::storage::{Argument, InlineFnMutRef};
 use crate::sys::code;
-use crate::sys::datagrams::{self, BATCH, Datagrams, Incoming, Report};
+use crate::sys::datagrams::{self, BATCH, Datagrams};
 use crate::{Loop, error};
 
-/// Datagrams, or reports, of one readiness event, so that a flood does not starve the rest.
+/// The limit of datagrams or reports per readiness event, so that a flood does not starve other
+/// handles.
 const PER_EVENT: usize = 4 * BATCH;
 
-/// A datagram, lent for the time of the callback.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Datagram<'a> {
-    /// What it says. May be empty: so was the datagram.
-    pub data: &'a [u8],
-    /// Who has sent it.
-    pub from: SocketAddr,
-    /// It was longer, and its end is lost: see [`Udp::set_largest_datagram`].
-    pub truncated: bool,
-    /// Whether the network is congested, if that was [asked for](Udp::set_receive_ecn).
-    pub ecn: Option<Ecn>,
-    /// If the kernel has [put datagrams together](Udp::set_coalescing), how long each of
-    /// them was: [`segments`](Datagram::segments) takes them apart.
-    pub segment_size: Option<usize>,
-}
+/// The argument of the receive callback. `None` for a reader that allocates memory and receives
+/// into it itself, on a readable socket.
+pub(crate) struct Input;
 
-impl<'a> Datagram<'a> {
-    #[inline]
-    pub(super) fn new(incoming: Incoming<'a>) -> Datagram<'a> {
-        let Incoming { data, from, truncated, ecn, segment_size } = incoming;
-        Datagram { data, from, truncated, ecn: ecn.map(Ecn::from_bits), segment_size }
-    }
-
-    /// The datagrams that were [put together](Udp::set_coalescing) to this one; itself alone
-    /// if none were.
-    ///
-    /// ```
-    /// # if cfg!(not(target_os = "linux")) { return Ok(()); }
-    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
-    ///
-    /// let mut lp = Loop::with_default_backend()?;
-    /// let (sender, receiver) = (Udp::new(&mut lp), Udp::new(&mut lp));
-    /// sender.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
-    /// sender.set_segment_size(&mut lp, 4)?;
-    /// receiver.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
-    /// receiver.set_coalescing(&mut lp, true)?;
-    /// let to = receiver.local_addr(&lp)?;
-    /// sender.try_send(&mut lp, b"one two end", to)?; // Three datagrams.
-    ///
-    /// let mut all = Vec::new();
-    /// receiver.recv_start(&mut lp, move |lp, receiver, datagram| {
-    ///     all.extend(datagram.unwrap().segments().map(<[u8]>::to_vec));
-    ///     if all.len() == 3 {
-    ///         assert_eq!(all, [b"one ".to_vec(), b"two ".to_vec(), b"end".to_vec()]);
-    ///         receiver.close(lp).unwrap();
-    ///     }
-    /// })?;
-    /// lp.run(RunMode::Default)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let size = self.segment_size.unwrap_or(self.data.len()).max(1);
-        // No chunk would be left of an empty datagram.
-        let empty = self.data.is_empty().then_some(self.data);
-        empty.into_iter().chain(self.data.chunks(size))
-    }
-}
-
-/// Why there is no datagram.
-///
-/// ```
-/// # if cfg!(not(target_os = "linux")) { return Ok(()); }
-/// use std::io::ErrorKind;
-/// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
-///
-/// // Nobody is there any more.
-/// let nobody = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-///
-/// let mut lp = Loop::with_default_backend()?;
-/// let udp = Udp::new(&mut lp);
-/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::REPORT_ERRORS)?;
-/// udp.recv_start(&mut lp, move |lp, udp, datagram| {
-///     let error = datagram.unwrap_err();
-///     assert!(error.is_report());
-///     assert_eq!(error.destination(), Some(nobody));
-///     assert_eq!(error.offender(), Some(nobody.ip()));
-///     assert_eq!(error.io_error().kind(), ErrorKind::ConnectionRefused);
-///     udp.close(lp).unwrap();
-/// })?;
-/// udp.try_send(&mut lp, b"is anybody there?", nobody)?;
-/// lp.run(RunMode::Default)?;
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Debug)]
-pub struct UdpError {
-    error: io::Error,
-    report: Option<(Option<SocketAddr>, Option<IpAddr>)>,
-}
-
-impl UdpError {
-    /// What went wrong.
-    pub fn io_error(&self) -> &io::Error {
-        &self.error
-    }
-
-    /// True if the network says so about a datagram that was sent before: what
-    /// [`UdpBind::REPORT_ERRORS`] asks for.
-    pub fn is_report(&self) -> bool {
-        self.report.is_some()
-    }
-
-    /// Where that datagram was sent to.
-    pub fn destination(&self) -> Option<SocketAddr> {
-        self.report.and_then(|(destination, _)| destination)
-    }
-
-    /// The router or host that says so.
-    pub fn offender(&self) -> Option<IpAddr> {
-        self.report.and_then(|(_, offender)| offender)
-    }
-}
-
-impl fmt::Display for UdpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.destination(), self.offender()) {
-            (Some(to), Some(by)) => write!(f, "to {to}, says {by}: {}", self.error),
-            (Some(to), None) => write!(f, "to {to}: {}", self.error),
-            _ => self.error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for UdpError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl From<UdpError> for io::Error {
-    fn from(error: UdpError) -> io::Error {
-        error.error
-    }
-}
-
-impl From<io::Error> for UdpError {
-    fn from(error: io::Error) -> UdpError {
-        UdpError { error, report: None }
-    }
-}
-
-impl From<Report> for UdpError {
-    fn from(report: Report) -> UdpError {
-        let Report { error, destination, offender } = report;
-        UdpError { error, report: Some((destination, offender)) }
-    }
-}
-
-/// What the callback gets.
-pub(crate) struct Received;
-
-impl Argument for Received {
-    type For<'a> = (Udp, Result<Datagram<'a>, UdpError>);
-}
-
-/// A datagram that waits for receiving to start again.
-#[derive(Debug)]
-pub(super) struct Held {
-    data: Box<[u8]>,
-    from: SocketAddr,
-    truncated: bool,
-    ecn: Option<u8>,
-    segment_size: Option<usize>,
-}
-
-impl Held {
-    pub(super) fn new(incoming: Incoming<'_>) -> Held {
-        let Incoming { data, from, truncated, ecn, segment_size } = incoming;
-        Held { data: data.into(), from, truncated, ecn, segment_size }
-    }
-
-    fn incoming(&self) -> Incoming<'_> {
-        let Held { ref data, from, truncated, ecn, segment_size } = *self;
-        Incoming { data, from, truncated, ecn, segment_size }
-    }
+impl Argument for Input {
+    type For<'a> = (Udp, Option<Result<Datagram<'a>, UdpError>>);
 }
 
 impl Udp {
-    /// Calls `callback` for each datagram that comes, and for each error.
+    /// Calls `callback` for each received datagram and each error.
     ///
-    /// The bytes are the loop's, lent for the call. Where the system can, many datagrams are
-    /// received by one system call. None gets lost if the callback stops receiving: the rest
-    /// is told of when it starts again. Errors do not end receiving; on Windows those that
-    /// only say that an earlier datagram did not arrive are left out unless the socket is
-    /// [connected](Udp::connect).
+    /// The bytes are in a buffer of the loop, lent for the call. Where the system supports it,
+    /// one system call receives many datagrams. If the callback stops receiving, the rest of
+    /// these is held and delivered when the handle starts again. Errors do not stop receiving.
+    /// Windows reports to an unconnected socket that an earlier datagram did not arrive, without
+    /// naming it; these errors are ignored unless the socket is [connected](Udp::connect).
     ///
     /// # Errors
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EALREADY` if it
-    /// receives, and those of [`bind`](Udp::bind).
+    /// receives or [requests](Udp::recv) are queued, and the errors of [`bind`](Udp::bind).
+    #[doc(alias = "uv_udp_recv_start")]
     pub fn recv_start<B: Backend>(
         self,
         lp: &mut Loop<B>,
         mut callback: impl FnMut(&mut Loop<B>, Udp, Result<Datagram<'_>, UdpError>) + 'static,
     ) -> io::Result<()> {
-        if self.open_slot(lp)?.receiving {
-            return Err(io::Error::from_raw_os_error(code::EALREADY));
+        self.start_receiver(lp, false, move |lp: &mut Loop<B>, udp, input| {
+            // Only a receiver that allocates gets no datagram.
+            if let Some(result) = input {
+                callback(lp, udp, result);
+            }
+        })
+    }
+
+    /// Starts receiving, by a receiver that allocates memory or one that is lent datagrams.
+    pub(super) fn start_receiver<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        allocates: bool,
+        mut receiver: impl FnMut(&mut Loop<B>, Udp, Option<Result<Datagram<'_>, UdpError>>) + 'static,
+    ) -> io::Result<()> {
+        if self.open_slot(lp)?.wants_input() {
+            return Err(error::already());
         }
-        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBind::empty())?;
-        self.open_slot(lp)?.receiving = true;
+        self.bind_to_receive(lp)?;
+        let slot = self.open_slot(lp)?;
+        (slot.receiving, slot.allocates) = (true, allocates);
         if let Err(error) = lp.arm_udp(self) {
             self.open_slot(lp)?.receiving = false;
             return Err(error);
         }
         let slot = self.open_slot(lp)?;
-        slot.callback = Some(Lending::new(
-            move |lp: &mut Loop<B>, (udp, result): (Udp, Result<Datagram<'_>, UdpError>)| {
-                callback(lp, udp, result);
+        slot.callback = Some(InlineFnMutRef::new(
+            move |lp: &mut Loop<B>, (udp, input): <Input as Argument>::For<'_>| {
+                receiver(lp, udp, input);
             },
         ));
         if !slot.held.is_empty() {
-            lp.defer(move |lp| lp.tell_held(self));
+            lp.defer(move |lp| lp.deliver_held(self));
         }
         lp.update_udp_activity(self);
         Ok(())
     }
 
-    /// Stops receiving, at once, and drops the callback. A socket that does not receive
-    /// stays so.
+    /// Binds a handle without a socket to any address.
+    pub(super) fn bind_to_receive<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBindFlags::empty())
+    }
+
+    /// Stops what [`recv_start`](Udp::recv_start) or [`recv_start_with`](Udp::recv_start_with) has
+    /// started, immediately, and drops the callback. Does nothing to a socket that does not
+    /// receive.
     ///
     /// ```
-    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBindFlags};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let udp = Udp::new(&mut lp);
-    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
     /// udp.recv_start(&mut lp, |lp, udp, datagram| {
-    ///     assert_eq!(datagram.unwrap().data, b"one"); // The other is kept until it is wanted.
+    ///     assert_eq!(datagram.unwrap().data, b"one"); // The other datagram is held.
     ///     udp.recv_stop(lp).unwrap();
     /// })?;
     /// let to = udp.local_addr(&lp)?;
@@ -255,25 +111,26 @@ impl Udp {
     /// # Errors
     ///
     /// `NotFound` for a stale key.
+    #[doc(alias = "uv_udp_recv_stop")]
     pub fn recv_stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
-        slot.receiving = false;
-        let callback = slot.callback.take();
+        (slot.receiving, slot.allocates) = (false, false);
+        let callback = (slot.callback.take(), slot.on_ready.take());
         let armed = lp.arm_udp(self);
         lp.update_udp_activity(self);
-        // Last: dropping what it captured may be anything.
+        // Last: destructors of the captured values may do anything.
         drop(callback);
         armed
     }
 
-    /// Truncates datagrams that are longer than this; at first none is.
+    /// Sets the size from which datagrams are truncated. By default none is.
     ///
     /// ```
-    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBind};
+    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBindFlags};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let udp = Udp::new(&mut lp);
-    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
     /// udp.set_largest_datagram(&mut lp, 4)?;
     /// udp.recv_start(&mut lp, |lp, udp, datagram| {
     ///     let datagram = datagram.unwrap();
@@ -294,60 +151,90 @@ impl Udp {
         lp: &mut Loop<B>,
         bytes: usize,
     ) -> io::Result<()> {
-        self.open_slot(lp)?.largest = bytes.clamp(1, datagrams::LARGEST);
+        self.open_slot(lp)?.largest = bytes.clamp(1, datagrams::MAX_DATAGRAM);
         Ok(())
     }
 }
 
 impl<B: Backend> Loop<B> {
-    /// Receives what has come, and tells: one datagram while they come one by one, and all, up
-    /// to a limit, when [many](crate::crowd) come at a time.
+    /// Receives and delivers datagrams on a readable socket: one per event, or batches if the
+    /// [policy](crate::storage) has found that several arrive per iteration.
     #[inline]
     pub(super) fn receive_datagrams(&mut self, udp: Udp) {
-        let turn = self.turn;
-        // Does the socket still wait for them? A callback of the same batch may have changed that.
-        let slot = self.udps.get_mut(udp.0).filter(|slot| slot.armed.contains(Ready::READ));
+        let iteration = self.iteration;
+        // A callback of the same batch of events may have stopped the handle.
+        let slot = self.udps.get_mut(udp.0).filter(|slot| slot.armed.contains(Interest::READ));
         let Some(slot) = slot else { return };
-        let looks = slot.crowd.is_to_look(turn);
+        let should_batch = slot.batch_policy.should_batch(iteration);
         if !slot.held.is_empty() {
-            self.tell_held(udp);
+            self.deliver_held(udp);
         }
-        match looks {
-            true => self.receive_many(udp),
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        if slot.allocates || !slot.receiving {
+            return self.receive_into_memory_of_the_caller(udp, should_batch);
+        }
+        match should_batch {
+            true => self.receive_batches(udp),
             false => self.receive_datagram(udp),
         }
     }
 
+    /// Receives for a receiver that allocates, or for queued requests.
     #[inline(never)]
-    fn receive_many(&mut self, udp: Udp) {
+    fn receive_into_memory_of_the_caller(&mut self, udp: Udp, should_batch: bool) {
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        if slot.allocates {
+            return self.receive_allocating(udp, should_batch);
+        }
+        let count = self.receive_for_requests(udp, if should_batch { PER_EVENT } else { 1 });
+        if should_batch && let Some(slot) = self.udps.get_mut(udp.0) {
+            slot.batch_policy.found(count);
+        }
+    }
+
+    /// The buffers of the loop for datagrams, to be put back.
+    pub(super) fn take_datagrams(&mut self) -> Box<Datagrams> {
+        self.datagrams.take().unwrap_or_else(Datagrams::new)
+    }
+
+    #[inline(never)]
+    fn receive_batches(&mut self, udp: Udp) {
         let Some(slot) = self.udps.get(udp.0) else { return };
         let (mut asked, mut received) = (slot.batch, 0);
-        let memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
+        let memory = self.take_datagrams();
         let mut batch = Batch { lp: self, udp, memory: Some(memory), next: 0, count: 0 };
         while received < PER_EVENT && batch.receive(asked) {
             received += batch.count;
-            let drained = Datagrams::FILLS && batch.count < asked;
-            batch.tell_all();
+            let drained = Datagrams::SHORT_BATCH_MEANS_DRAINED && batch.count < asked;
+            batch.deliver_all();
             if drained {
                 break;
             }
             asked = (asked * 2).min(BATCH);
         }
-        batch.has_found(received);
+        batch.record_count(received);
     }
 
-    /// Receives one datagram, if there is one, and tells.
+    /// Receives and delivers one datagram, if there is one.
     #[inline]
     fn receive_datagram(&mut self, udp: Udp) {
         let slot = self.udps.get_mut(udp.0).filter(|slot| slot.receiving);
         let Some(slot) = slot else { return };
         let Some(socket) = &slot.socket else { return };
-        // A panic loses it, and the next datagram makes another.
+        // If the callback panics, the buffer is dropped, and the next datagram allocates one.
         let mut memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
-        match memory.receive_one(socket, slot.largest, slot.is_controlled) {
+        match memory.receive_one(socket, slot.largest, slot.has_control) {
             Ok(incoming) => {
-                if let Some(callback) = slot.callback.take() {
-                    self.tell_by(callback, udp, Ok(Datagram::new(incoming)));
+                match slot.callback.take() {
+                    Some(callback) => {
+                        self.deliver_to(callback, udp, Some(Ok(Datagram::new(incoming))));
+                    }
+                    None => {
+                        // An exchange of loops has lost the callback: the next one gets the
+                        // datagram.
+                        slot.held.push_back(Held::new(incoming));
+                        drop(udp.recv_stop(self));
+                    }
                 }
             }
             Err(error) => drop(self.receiving_failed(udp, error)),
@@ -355,90 +242,97 @@ impl<B: Backend> Loop<B> {
         self.datagrams = Some(memory);
     }
 
-    /// Tells of an error, if it is one to be told; returns false if there is no more to do.
+    /// Delivers an error unless it is to be ignored. Returns true if the caller should retry.
     pub(super) fn receiving_failed(&mut self, udp: Udp, error: io::Error) -> bool {
         let Some(slot) = self.udps.get(udp.0) else { return false };
         match error {
-            error if error.kind() == io::ErrorKind::Interrupted => return true,
-            error if is_about_earlier(&error) && !slot.is_connected => return true,
-            // What failed may be in the queue of reports, with more about it.
-            _ if slot.reports_errors && self.tell_udp_reports(udp) => {}
+            error if is_ignored(&error, slot.is_connected) => return true,
+            // The error queue may have the same error in more detail.
+            _ if slot.reports_errors && self.deliver_udp_reports(udp) => {}
             error if error.kind() == io::ErrorKind::WouldBlock => {}
-            error => self.tell_received(udp, Err(error.into())),
+            error => self.deliver_datagram(udp, Err(error.into())),
         }
         false
     }
 
-    /// Tells of the datagrams that a callback did not want before.
+    /// Delivers the datagrams that were held while the handle was stopped.
     #[cold]
-    pub(super) fn tell_held(&mut self, udp: Udp) {
+    pub(super) fn deliver_held(&mut self, udp: Udp) {
         while let Some(slot) = self.udps.get_mut(udp.0)
-            && slot.receiving
+            && slot.wants_input()
             && let Some(held) = slot.held.pop_front()
         {
-            self.tell_received(udp, Ok(Datagram::new(held.incoming())));
+            self.deliver_datagram(udp, Ok(Datagram::new(held.incoming())));
         }
     }
 
-    /// Tells of what the network has said about datagrams that were sent. Whether or not
-    /// somebody listens: the socket counts as failed until all of it is read.
-    pub(super) fn tell_udp_reports(&mut self, udp: Udp) -> bool {
+    /// Delivers the reports of the kernel's error queue, and returns whether there were any. The
+    /// queue is read even if the handle is stopped: the socket stays in error state until it is
+    /// empty.
+    pub(super) fn deliver_udp_reports(&mut self, udp: Udp) -> bool {
         let mut any = false;
         for _ in 0..PER_EVENT {
             let Some(slot) = self.udps.get_mut(udp.0) else { break };
             let Some(socket) = slot.socket.as_ref().filter(|_| slot.reports_errors) else { break };
             let Some(report) = datagrams::next_report(socket) else { break };
             any = true;
-            self.tell_received(udp, Err(report.into()));
+            self.deliver_datagram(udp, Err(report.into()));
         }
         any
     }
 
-    pub(super) fn tell_received(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
-        let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| slot.receiving) else { return };
-        if let Some(callback) = slot.callback.take() {
-            self.tell_by(callback, udp, received);
+    /// Calls the receive callback, if the handle receives, or that of the first request.
+    pub(super) fn deliver_datagram(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        if !slot.receiving {
+            return self.deliver_to_request(udp, received);
+        }
+        match slot.callback.take() {
+            Some(callback) => self.deliver_to(callback, udp, Some(received)),
+            // An exchange of loops has lost the callback.
+            None => drop(udp.recv_stop(self)),
         }
     }
 
-    /// Calls back, and puts the callback back if it is still wanted.
-    #[inline(always)] // What it tells is then written once, where the callback finds it.
-    fn tell_by(
+    /// Calls `callback`, and restores it unless it was stopped or replaced.
+    #[inline(always)] // The argument is then written once, where the callback reads it.
+    pub(super) fn deliver_to(
         &mut self,
-        mut callback: Lending<B, Received>,
+        mut callback: InlineFnMutRef<B, Input>,
         udp: Udp,
-        received: Result<Datagram<'_>, UdpError>,
+        received: Option<Result<Datagram<'_>, UdpError>>,
     ) {
         self.call_with(&mut callback, (udp, received), udp, |lp, udp| drop(udp.recv_stop(lp)));
-        if let Some(slot) = self.udps.get_mut(udp.0)
-            && slot.receiving
-            && slot.callback.is_none()
-        {
-            slot.callback = Some(callback);
+        match self.udps.get_mut(udp.0) {
+            Some(slot) if slot.receiving && slot.callback.is_none() => {
+                slot.callback = Some(callback);
+            }
+            Some(_) => {}
+            None => exchange::note(),
         }
     }
 }
 
-/// The datagrams of one system call. Those that are not told of are kept for later, even if
-/// a callback panics.
+/// The datagrams of one system call. Those that are not delivered are held, even if a callback
+/// panics.
 struct Batch<'a, B: Backend> {
     lp: &'a mut Loop<B>,
     udp: Udp,
-    /// The loop's, which gets it back.
+    /// Taken from the loop, and returned on drop.
     memory: Option<Box<Datagrams>>,
     next: usize,
     count: usize,
 }
 
 impl<B: Backend> Batch<'_, B> {
-    /// Receives up to so many; returns false if there is no more to do.
+    /// Receives up to `asked` datagrams; returns false if there is nothing more to receive.
     #[inline]
     fn receive(&mut self, asked: usize) -> bool {
         let slot = self.lp.udps.get_mut(self.udp.0).filter(|slot| slot.receiving);
         let (Some(slot), Some(memory)) = (slot, &mut self.memory) else { return false };
         let Some(socket) = &slot.socket else { return false };
         (self.next, self.count) = (0, 0);
-        match memory.receive(socket, asked, slot.largest, slot.is_controlled) {
+        match memory.receive(socket, asked, slot.largest, slot.has_control) {
             Ok(count) => {
                 self.count = count;
                 true
@@ -447,37 +341,37 @@ impl<B: Backend> Batch<'_, B> {
         }
     }
 
-    /// An event that looked for more than one has found so many.
-    fn has_found(&mut self, count: usize) {
-        // Who stops in the middle of many is better off with one at a time.
+    /// Records how many datagrams a batched event has received.
+    fn record_count(&mut self, count: usize) {
+        // A handle that stops within a batch is better served one datagram per event.
         let count = if self.next < self.count { 1 } else { count };
         if let Some(slot) = self.lp.udps.get_mut(self.udp.0) {
-            slot.crowd.found(count);
-            // As many at first as there were, and one more to see that there are no others.
+            slot.batch_policy.found(count);
+            // The next batch has space for as many, and one more to detect that the queue is empty.
             slot.batch = (count + 1).next_power_of_two().clamp(2, BATCH);
         }
     }
 
-    /// Tells of one, if there is one.
-    fn tell_next(&mut self) {
+    /// Delivers the next datagram, if there is one.
+    fn deliver_next(&mut self) {
         if self.next < self.count
             && let Some(memory) = &self.memory
         {
             let incoming = memory.get(self.next);
             self.next += 1;
-            self.lp.tell_received(self.udp, Ok(Datagram::new(incoming)));
+            self.lp.deliver_datagram(self.udp, Ok(Datagram::new(incoming)));
         }
     }
 
-    fn tell_all(&mut self) {
-        // Answers to many are sent together.
+    fn deliver_all(&mut self) {
+        // Replies to a batch leave as a batch.
         if self.count > 1 {
             self.lp.cork_sends(self.udp);
         }
         while self.next < self.count
-            && self.lp.udps.get(self.udp.0).is_some_and(|slot| slot.receiving)
+            && self.lp.udps.get(self.udp.0).is_some_and(|slot| slot.wants_input())
         {
-            self.tell_next();
+            self.deliver_next();
         }
         if self.count > 1 {
             self.lp.uncork_sends(self.udp);
@@ -496,14 +390,20 @@ impl<B: Backend> Drop for Batch<'_, B> {
         }
         self.lp.datagrams = self.memory.take();
         if self.count > 1 {
-            // A panic may have left them waiting.
+            // After a panic the sends are still corked.
             self.lp.uncork_sends(self.udp);
         }
     }
 }
 
-/// True for errors that Windows reports to a receiver because a datagram it has sent before
-/// did not arrive, though nobody can know which.
+/// True if a receive is to be retried: it was interrupted, or the error is about an earlier
+/// datagram of a socket that is not connected.
+pub(super) fn is_ignored(error: &io::Error, is_connected: bool) -> bool {
+    error.kind() == io::ErrorKind::Interrupted || (is_about_earlier(error) && !is_connected)
+}
+
+/// True for errors that Windows reports to a receiver because an earlier datagram did not
+/// arrive. The error does not identify that datagram.
 fn is_about_earlier(error: &io::Error) -> bool {
     cfg!(windows) && matches!(error.raw_os_error(), Some(code::ECONNRESET | code::ENETRESET))
 }

@@ -1,56 +1,62 @@
-//! Sending datagrams.
+//! Sends of datagrams, and the callbacks of completed sends.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 
 use poll_core::Backend;
+use socket2::Socket;
 
-use super::queue::{Ended, Sends, Unsent};
-use super::{Udp, UdpBind};
-use crate::buffers::IoBuf;
-use crate::streams::Stored;
+use super::send_queue::{CompletedSend, Sends, Unsent};
+use super::{Destination, Udp, UdpBindFlags};
+use crate::event_loop::exchange;
+use crate::storage::IoBuf;
+use crate::streams::BufferedRequest;
 use crate::sys::code;
-use crate::sys::datagrams;
+use crate::sys::datagrams::{self, Outgoing, Target};
 use crate::{Loop, error};
 
-/// Batches of one readiness event, so that a long queue does not starve the rest.
+/// The limit of batches per readiness event, so that a long queue does not starve other handles.
 pub(super) const BATCHES: usize = 4;
 
 impl Udp {
-    /// Sends a datagram: to an address, or, on a [connected](Udp::connect) socket, to the
-    /// peer (`None`). `callback` gets the buffer back when the kernel has taken or refused
-    /// the datagram, never before this returns.
+    /// Sends a datagram to an address, to the peer of a [connected](Udp::connect) socket (`None`),
+    /// or to a Unix datagram socket, see [`Destination`].
     ///
-    /// Sends are tried at once unless others wait, and go out in order. Where the backend sends
-    /// by itself, those of callbacks leave together when the loop next waits. An error is that
-    /// of one datagram: the next is tried all the same. If the handle is closed first, those
-    /// that wait get `ECANCELED`, before the close callback. The loop stays alive meanwhile.
+    /// `callback` runs after the kernel has accepted or rejected the datagram, never before this
+    /// method returns, and gets the buffer back. The loop stays alive until then.
+    ///
+    /// Datagrams are sent in order. Each is tried immediately unless earlier ones are queued; on
+    /// a backend that performs sends, those of callbacks leave together before the next poll. An
+    /// error concerns one datagram; the next is tried anyway. Closing the handle fails queued
+    /// sends with `ECANCELED`, before the close callback runs.
     ///
     /// A buffer of many pieces (see [`IoBuf`]) makes one datagram.
     ///
     /// # Errors
     ///
-    /// The buffer and the callback are dropped then. `NotFound` for a stale key,
-    /// `InvalidInput` if the handle is closing, `EISCONN` with an address on a connected
-    /// socket, `EDESTADDRREQ` without one otherwise, and those of [`bind`](Udp::bind).
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EISCONN` with an
+    /// address on a connected socket, `EDESTADDRREQ` without one on an unconnected socket, and
+    /// the errors of [`bind`](Udp::bind). The buffer and the callback are dropped then.
+    #[doc(alias = "uv_udp_send")]
     pub fn send<B: Backend, T: IoBuf>(
         self,
         lp: &mut Loop<B>,
         buffer: T,
-        to: impl Into<Option<SocketAddr>>,
+        to: impl Into<Destination>,
         callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T) + 'static,
     ) -> io::Result<()> {
-        let to = to.into();
-        self.prepare_to_send(lp, to)?;
+        let Destination(to) = to.into();
+        self.prepare_to_send(lp, to.target())?;
         let length = (0..buffer.pieces()).map(|index| buffer.piece(index).len()).sum();
-        let stored = Stored::writing(buffer, move |lp: &mut Loop<B>, key, result, buffer| {
-            callback(lp, Udp(key), result, buffer);
-        });
+        let stored =
+            BufferedRequest::writing(buffer, move |lp: &mut Loop<B>, key, result, buffer| {
+                callback(lp, Udp(key), result, buffer);
+            });
         let send = Unsent { stored, to, length };
         let running = lp.is_running();
         let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
-        let later = running && slot.sends_by_wait(&lp.operations);
-        let result = match later || slot.sends.any_unsent() || slot.sends.is_corked {
+        let by_operation = running && slot.sends_by_operation(&lp.operations);
+        let result = match by_operation || slot.sends.any_unsent() || slot.sends.is_corked {
             true => Err(io::ErrorKind::WouldBlock.into()),
             false => retry(|| datagrams::send(slot.socket()?, &send)),
         };
@@ -59,7 +65,7 @@ impl Udp {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 slot.sends.unsent.push_back(send);
                 if let Err(error) = lp.arm_udp(self) {
-                    // Nothing will say when the kernel takes more.
+                    // No event would report when the kernel accepts more.
                     let slot = self.open_slot(lp)?;
                     slot.sends.size -= length;
                     drop(slot.sends.unsent.pop_back());
@@ -67,8 +73,8 @@ impl Udp {
                 }
             }
             result => {
-                slot.sends.end(send, result);
-                lp.tell_sends_later(self);
+                slot.sends.complete(send, result);
+                lp.schedule_send_completions(self);
             }
         }
         lp.active_requests += 1;
@@ -76,7 +82,7 @@ impl Udp {
         Ok(())
     }
 
-    /// Sends a datagram now or not at all, without a callback.
+    /// Sends a datagram immediately or not at all, without a callback.
     ///
     /// ```
     /// use uv_core::{Loop, Udp};
@@ -90,39 +96,80 @@ impl Udp {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if the kernel takes none now, or if [sends](Udp::send) wait; else as for
-    /// [`send`](Udp::send), and what the kernel says.
+    /// `WouldBlock` if the kernel accepts no datagram now, or if [sends](Udp::send) are queued;
+    /// the errors of [`send`](Udp::send), and the kernel's.
+    #[doc(alias = "uv_udp_try_send")]
     pub fn try_send<B: Backend>(
         self,
         lp: &mut Loop<B>,
         data: &[u8],
-        to: impl Into<Option<SocketAddr>>,
+        to: impl Into<Destination>,
     ) -> io::Result<usize> {
-        let to = to.into();
-        let mut slot = self.open_slot(lp)?;
-        // A look at what is usual spares three.
-        let usual = slot.socket.is_some() && to.is_none() == slot.is_connected;
-        if !usual || slot.sends.any_unsent() {
+        let Destination(to) = to.into();
+        let to = to.target();
+        let socket = self.socket_to_send(lp, to)?;
+        retry(|| datagrams::send_piece(socket, data, to))
+    }
+
+    /// As [`try_send`](Udp::try_send), of a datagram in several pieces.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let peer = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// let pieces = [IoSlice::new(b"one "), IoSlice::new(b"datagram")];
+    /// assert_eq!(udp.try_send_vectored(&mut lp, &pieces, peer.local_addr()?)?, 12);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for `try_send`.
+    #[doc(alias = "uv_udp_try_send")]
+    pub fn try_send_vectored<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        pieces: &[IoSlice<'_>],
+        to: impl Into<Destination>,
+    ) -> io::Result<usize> {
+        let Destination(to) = to.into();
+        let to = to.target();
+        let socket = self.socket_to_send(lp, to)?;
+        retry(|| datagrams::send(socket, &(pieces, to)))
+    }
+
+    /// The socket, if a datagram may be sent by a call now.
+    #[inline]
+    fn socket_to_send<'a, B: Backend>(
+        self,
+        lp: &'a mut Loop<B>,
+        to: Target<'_>,
+    ) -> io::Result<&'a Socket> {
+        let slot = self.open_slot(lp)?;
+        // The common case is one check instead of three.
+        let ready = slot.socket.is_some() && to.is_peer() == slot.is_connected;
+        if !ready || slot.sends.any_unsent() {
             self.prepare_to_send(lp, to)?;
             lp.flush_sends(self);
-            slot = self.open_slot(lp)?;
-            if slot.sends.any_unsent() {
+            if self.open_slot(lp)?.sends.any_unsent() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
         }
-        let socket = slot.socket()?;
-        retry(|| datagrams::send_piece(socket, data, &to))
+        self.open_slot(lp)?.socket()
     }
 
-    /// Sends many datagrams now, as far as the kernel takes them, by few system calls where
-    /// it has such; returns how many it took, which are the first ones.
+    /// Sends datagrams immediately until the kernel accepts no more, and returns how many it
+    /// accepted. Uses batch system calls where the kernel has them (`sendmmsg`).
     ///
     /// ```
-    /// use uv_core::{Loop, Udp, UdpBind};
+    /// use uv_core::{Loop, Udp, UdpBindFlags};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let (sender, receiver) = (Udp::new(&mut lp), Udp::new(&mut lp));
-    /// receiver.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBind::empty())?;
+    /// receiver.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
     /// let to = Some(receiver.local_addr(&lp)?);
     /// let sent = sender.try_send_many(&mut lp, &[(b"one", to), (b"two", to)])?;
     /// assert_eq!(sent, 2);
@@ -131,14 +178,51 @@ impl Udp {
     ///
     /// # Errors
     ///
-    /// If not even the first was sent: as for [`try_send`](Udp::try_send).
+    /// Those of [`try_send`](Udp::try_send), if the first datagram was not sent.
+    #[doc(alias = "uv_udp_try_send2")]
     pub fn try_send_many<B: Backend>(
         self,
         lp: &mut Loop<B>,
         datagrams: &[(&[u8], Option<SocketAddr>)],
     ) -> io::Result<usize> {
-        for &(_, to) in datagrams {
-            self.prepare_to_send(lp, to)?;
+        self.try_send_all(lp, datagrams)
+    }
+
+    /// As [`try_send_many`](Udp::try_send_many), of datagrams in several pieces each.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// use uv_core::{Loop, Udp, UdpBindFlags};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (sender, receiver) = (Udp::new(&mut lp), Udp::new(&mut lp));
+    /// receiver.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
+    /// let to = Some(receiver.local_addr(&lp)?);
+    /// let (one, two) = ([IoSlice::new(b"o"), IoSlice::new(b"ne")], [IoSlice::new(b"two")]);
+    /// let sent = sender.try_send_many_vectored(&mut lp, &[(&one, to), (&two, to)])?;
+    /// assert_eq!(sent, 2);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for `try_send_many`.
+    #[doc(alias = "uv_udp_try_send2")]
+    pub fn try_send_many_vectored<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        datagrams: &[(&[IoSlice<'_>], Option<SocketAddr>)],
+    ) -> io::Result<usize> {
+        self.try_send_all(lp, datagrams)
+    }
+
+    fn try_send_all<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        datagrams: &[impl Outgoing],
+    ) -> io::Result<usize> {
+        for datagram in datagrams {
+            self.prepare_to_send(lp, datagram.to())?;
         }
         lp.flush_sends(self);
         let slot = self.open_slot(lp)?;
@@ -158,7 +242,7 @@ impl Udp {
         Ok(sent)
     }
 
-    /// How many bytes are in sends that have not called back; zero for a stale key.
+    /// The number of bytes in sends whose callbacks have not run; zero for a stale key.
     ///
     /// ```
     /// use uv_core::{Handle, Loop, RunMode, Udp};
@@ -172,36 +256,35 @@ impl Udp {
     /// assert_eq!((udp.send_queue_count(&lp), udp.send_queue_size(&lp)), (0, 0));
     /// # std::io::Result::Ok(())
     /// ```
+    #[doc(alias = "uv_udp_get_send_queue_size")]
     pub fn send_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
         lp.udps.get(self.0).map_or(0, |slot| slot.sends.size)
     }
 
-    /// How many sends have not called back; zero for a stale key.
+    /// The number of sends whose callbacks have not run; zero for a stale key.
+    #[doc(alias = "uv_udp_get_send_queue_count")]
     pub fn send_queue_count<B: Backend>(self, lp: &Loop<B>) -> usize {
         lp.udps.get(self.0).map_or(0, |slot| slot.sends.count())
     }
 
-    /// Checks that a datagram can go there, and that there is a socket to send it.
-    fn prepare_to_send<B: Backend>(
-        self,
-        lp: &mut Loop<B>,
-        to: Option<SocketAddr>,
-    ) -> io::Result<()> {
+    /// Checks the destination against the connection state, and binds a handle without a socket.
+    fn prepare_to_send<B: Backend>(self, lp: &mut Loop<B>, to: Target<'_>) -> io::Result<()> {
         let slot = self.open_slot(lp)?;
-        let wrong = match (to, slot.is_connected) {
-            (Some(_), true) => code::EISCONN,
-            (None, false) => code::EDESTADDRREQ,
-            _ if slot.socket.is_some() => return Ok(()),
+        match (to, slot.is_connected) {
+            (Target::Inet(_) | Target::Unix(_), true) => Err(error::is_connected()),
+            (Target::Peer, false) => Err(io::Error::from_raw_os_error(code::EDESTADDRREQ)),
+            _ if slot.socket.is_some() => Ok(()),
+            (Target::Inet(to), _) => self.bind_to_any(lp, to, UdpBindFlags::empty()),
             _ => {
-                let to = to.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
-                return self.bind_to_any(lp, to, UdpBind::empty());
+                let why = "open a Unix datagram socket first: a new socket is an Internet socket";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
-        };
-        Err(io::Error::from_raw_os_error(wrong))
+        }
     }
 }
 
-/// Tries again after a signal. A kernel that is out of buffers will have some later.
+/// Retries a call that a signal has interrupted. Maps `ENOBUFS` to `WouldBlock`: the kernel will
+/// have buffers later.
 #[inline]
 fn retry<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match attempt() {
@@ -227,16 +310,16 @@ fn retry_after<T>(mut error: io::Error, attempt: impl Fn() -> io::Result<T>) -> 
 }
 
 impl<B: Backend> Loop<B> {
-    /// Sends what waits, as far as the kernel takes it, and tells.
+    /// Sends queued datagrams on a writable socket, and runs the callbacks of completed sends.
     pub(super) fn send_queued(&mut self, udp: Udp) {
         self.send_unsent(udp, BATCHES);
-        // If it fails, the socket is told of more often than needed.
+        // If this fails, the socket reports writability that is not needed.
         let _ = self.arm_udp(udp);
-        self.tell_sends(udp);
+        self.run_send_callbacks(udp);
     }
 
-    /// Sends what waits, as far as the kernel takes it, in so many batches; nothing if an operation
-    /// has the first of it.
+    /// Sends queued datagrams by at most `batches` calls, until the kernel accepts no more. Sends
+    /// nothing while the first is in flight.
     pub(super) fn send_unsent(&mut self, udp: Udp, batches: usize) {
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let Some(socket) = &slot.socket else { return };
@@ -245,110 +328,130 @@ impl<B: Backend> Loop<B> {
                 break;
             }
             match retry(|| datagrams::send_batch(socket, slot.sends.unsent.iter())) {
-                Ok(count) => slot.sends.end_sent(count),
+                Ok(count) => slot.sends.complete_sent(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The others may fare better.
-                Err(error) => slot.sends.end_first(Err(error)),
+                // The error concerns this datagram only.
+                Err(error) => slot.sends.complete_first(Err(error)),
             }
         }
     }
 
-    /// Makes sends of this socket wait for each other, until [`Loop::uncork_sends`].
+    /// Queues the sends of this socket until [`Loop::uncork_sends`], to send them as a batch.
     pub(super) fn cork_sends(&mut self, udp: Udp) {
         if let Some(slot) = self.udps.get_mut(udp.0) {
-            // Those that go before the wait do so anyway.
-            slot.sends.is_corked = !slot.sends_by_wait(&self.operations);
+            // Sends by operations are queued until the next poll anyway.
+            slot.sends.is_corked = !slot.sends_by_operation(&self.operations);
         }
     }
 
+    /// Sends the datagrams that were queued since [`Loop::cork_sends`].
     pub(super) fn uncork_sends(&mut self, udp: Udp) {
         self.flush_sends(udp);
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         if std::mem::take(&mut slot.sends.is_corked) {
-            // If it fails there is no way to know when the kernel takes more: then they wait
-            // until another is sent, or the handle is closed.
+            // If this fails, no event reports when the kernel accepts more: the rest waits for
+            // another send or the close.
             let _ = self.arm_udp(udp);
         }
     }
 
-    /// Sends what waits for others to be sent with: they must not be affected by what the
-    /// caller is about to do to the socket.
+    /// Sends datagrams that are only queued to form a batch: the caller is about to change the
+    /// socket, which must not affect them.
     pub(super) fn flush_sends(&mut self, udp: Udp) {
         let Some(slot) = self.udps.get(udp.0) else { return };
-        let Sends { is_corked, in_outbox, .. } = slot.sends;
-        if (is_corked || in_outbox) && slot.sends.any_unsent() {
+        let Sends { is_corked, in_flush_queue, .. } = slot.sends;
+        if (is_corked || in_flush_queue) && slot.sends.any_unsent() {
             self.send_unsent(udp, usize::MAX);
-            self.tell_sends_later(udp);
+            self.schedule_send_completions(udp);
         }
     }
 
-    /// Tells of the sends that have ended in the next pending phase.
-    pub(super) fn tell_sends_later(&mut self, udp: Udp) {
-        if self.are_sends_to_be_told(udp) {
-            self.defer(move |lp| lp.tell_sends_now(udp));
+    /// Runs the callbacks of completed sends in the next pending phase.
+    pub(super) fn schedule_send_completions(&mut self, udp: Udp) {
+        if self.claim_send_completions(udp) {
+            self.defer(move |lp| lp.run_scheduled_send_callbacks(udp));
         }
     }
 
-    /// As above, but in the next turn: a socket that sends on in the callbacks of its sends is
-    /// to let others have their turn, who receive what it sends, say.
-    fn tell_sends_in_next_turn(&mut self, udp: Udp) {
-        if self.are_sends_to_be_told(udp) {
-            self.defer_to_next_turn(move |lp| lp.tell_sends_now(udp));
+    /// As [`Loop::schedule_send_completions`], but in the next iteration: a socket whose send
+    /// callbacks send again must not starve other handles, such as the receiver.
+    fn schedule_send_completions_next_iteration(&mut self, udp: Udp) {
+        if self.claim_send_completions(udp) {
+            self.defer_to_next_iteration(move |lp| lp.run_scheduled_send_callbacks(udp));
         }
     }
 
-    /// True if somebody has to see to it that sends are told of, which is taken for granted
-    /// then.
-    fn are_sends_to_be_told(&mut self, udp: Udp) -> bool {
+    /// Returns true if the caller must schedule the callbacks of completed sends: there are some,
+    /// and none of them is being run or scheduled. Marks them as scheduled.
+    fn claim_send_completions(&mut self, udp: Udp) -> bool {
         let Some(slot) = self.udps.get_mut(udp.0) else { return false };
-        let Sends { ended, is_pending, is_telling, .. } = &mut slot.sends;
-        !ended.is_empty() && !*is_telling && !std::mem::replace(is_pending, true)
+        let Sends { completed, completion_scheduled, completing, .. } = &mut slot.sends;
+        !completed.is_empty() && !*completing && !std::mem::replace(completion_scheduled, true)
     }
 
-    fn tell_sends_now(&mut self, udp: Udp) {
+    fn run_scheduled_send_callbacks(&mut self, udp: Udp) {
         if let Some(slot) = self.udps.get_mut(udp.0) {
-            slot.sends.is_pending = false;
-            self.tell_sends(udp);
+            slot.sends.completion_scheduled = false;
+            self.run_send_callbacks(udp);
         }
     }
 
-    /// Tells of the sends that have ended by now.
-    pub(crate) fn tell_sends(&mut self, udp: Udp) {
+    /// Runs the callbacks of the sends that have completed so far.
+    pub(crate) fn run_send_callbacks(&mut self, udp: Udp) {
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        let ended = slot.sends.ended.len();
-        slot.sends.is_telling = true;
-        let rest = TellRest { lp: self, udp, corked: ended > 1 };
-        if rest.corked {
-            rest.lp.cork_sends(udp);
+        let count = slot.sends.completed.len();
+        slot.sends.completing = true;
+        let guard = CompletionGuard { lp: self, udp, corked: count > 1 };
+        if guard.corked {
+            guard.lp.cork_sends(udp);
         }
-        for _ in 0..ended {
-            let Some(slot) = rest.lp.udps.get_mut(udp.0) else { break };
-            let Some(Ended { stored, length, result }) = slot.sends.ended.pop_front() else {
-                break;
-            };
+        for _ in 0..count {
+            let Some(slot) = guard.lp.udps.get_mut(udp.0) else { break };
+            let Some(send) = slot.sends.completed.pop_front() else { break };
+            let CompletedSend { stored, length, result } = send;
             slot.sends.size -= length;
-            rest.lp.active_requests -= 1;
-            rest.lp.update_udp_activity(udp);
-            stored.tell(&mut *rest.lp, udp.0, result);
+            guard.lp.active_requests -= 1;
+            guard.lp.update_udp_activity(udp);
+            stored.complete(&mut *guard.lp, udp.0, result);
         }
     }
 }
 
-/// Those that a callback has added, or that a panic has left, are told of in the next turn.
-struct TellRest<'a, B: Backend> {
+impl<B: Backend> Loop<B> {
+    /// Resumes sends and held datagrams of all sockets, after a callback has exchanged loops and
+    /// left them unfinished.
+    #[cold]
+    pub(crate) fn check_udps(&mut self) {
+        let keys: Vec<_> = self.udps.iter().map(|(key, _)| Udp(key)).collect();
+        for udp in keys {
+            if let Some(slot) = self.udps.get_mut(udp.0) {
+                slot.sends.completing = false;
+            }
+            self.uncork_sends(udp);
+            self.schedule_send_completions(udp);
+            self.defer(move |lp| lp.deliver_held(udp));
+            self.defer(move |lp| lp.run_cancelled_receives(udp));
+        }
+    }
+}
+
+/// Ends [`Loop::run_send_callbacks`], also after a panic: schedules the completions that are
+/// left, or that callbacks have added, for the next iteration.
+struct CompletionGuard<'a, B: Backend> {
     lp: &'a mut Loop<B>,
     udp: Udp,
     corked: bool,
 }
 
-impl<B: Backend> Drop for TellRest<'_, B> {
+impl<B: Backend> Drop for CompletionGuard<'_, B> {
     fn drop(&mut self) {
         if self.corked {
             self.lp.uncork_sends(self.udp);
         }
-        if let Some(slot) = self.lp.udps.get_mut(self.udp.0) {
-            slot.sends.is_telling = false;
+        match self.lp.udps.get_mut(self.udp.0) {
+            Some(slot) => slot.sends.completing = false,
+            None => exchange::note(),
         }
-        self.lp.tell_sends_in_next_turn(self.udp);
+        self.lp.schedule_send_completions_next_iteration(self.udp);
     }
 }

@@ -1,33 +1,34 @@
-//! Datagrams, as many as the system takes or gives by one call.
+//! Sending and receiving datagrams, in batches where the system has calls for them.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::path::Path;
 
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 
-pub(crate) mod lent;
+pub(crate) mod recvmsg_layout;
 
 cfg_if::cfg_if! {
     if #[cfg(any(target_os = "linux", target_os = "android"))] {
-        mod icmp;
+        mod error_queue;
         mod mmsg;
-        mod names;
+        pub(crate) mod sockaddr;
         mod options;
-        pub(crate) use icmp::{next_report, set_reported};
+        pub(crate) use error_queue::{next_report, set_reported};
         pub(crate) use mmsg::{Datagrams, send_batch, send_piece};
-        use mmsg::note_controls;
+        use mmsg::apply_controls;
         pub(crate) use options::{
             join_source_v6, leave_source_v6, set_ecn, set_gro, set_receive_ecn, set_segment_size,
         };
     } else {
-        mod one_by_one;
-        mod without;
-        pub(crate) use one_by_one::{Datagrams, send_batch, send_piece};
-        pub(crate) use without::{
+        mod single;
+        mod unsupported;
+        pub(crate) use single::{Datagrams, send_batch, send_piece};
+        pub(crate) use unsupported::{
             join_source_v6, leave_source_v6, next_report, set_ecn, set_gro, set_receive_ecn,
             set_reported, set_segment_size,
         };
-        use without::note_controls;
+        use unsupported::apply_controls;
     }
 }
 
@@ -42,28 +43,104 @@ cfg_if::cfg_if! {
     }
 }
 
-/// Whether an operation is a way to send a datagram in the system call that waits. Windows
-/// starts each by a call of its own, and that can as well be the call that sends.
+/// True if send operations are submitted by the system call that waits, as on io_uring. Windows
+/// starts each operation with a call of its own, so a direct send costs no more.
 pub(crate) const SENT_BY_WAIT: bool = cfg!(unix);
 
-/// How many are received or sent by one call at most.
+/// The most datagrams that one call receives or sends.
 pub(crate) const BATCH: usize = 32;
-/// Longer than any datagram.
-pub(crate) const LARGEST: usize = 65_536;
-/// How many pieces of a datagram are sent from where they are; more are copied together.
-const PIECES: usize = 16;
+/// An upper bound of a datagram's length: UDP has a length field of 16 bits.
+pub(crate) const MAX_DATAGRAM: usize = 65_536;
+/// The most pieces that are gathered by the kernel; a datagram of more is copied first.
+const MAX_PIECES: usize = 16;
+
+/// Where a datagram goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    /// To the peer of a connected socket.
+    Peer,
+    Inet(SocketAddr),
+    /// Of a Unix datagram socket. Boxed, because it is rare and long.
+    #[cfg_attr(windows, allow(dead_code, reason = "there are no such sockets"))]
+    Unix(Box<SockAddr>),
+}
+
+impl Address {
+    #[inline]
+    pub(crate) fn target(&self) -> Target<'_> {
+        match self {
+            Address::Peer => Target::Peer,
+            Address::Inet(address) => Target::Inet(*address),
+            Address::Unix(address) => Target::Unix(address),
+        }
+    }
+}
+
+/// A borrowed [`Address`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'a> {
+    Peer,
+    Inet(SocketAddr),
+    Unix(&'a SockAddr),
+}
+
+impl Target<'_> {
+    pub(crate) fn of(to: Option<SocketAddr>) -> Target<'static> {
+        to.map_or(Target::Peer, Target::Inet)
+    }
+
+    pub(crate) fn is_peer(&self) -> bool {
+        matches!(self, Target::Peer)
+    }
+
+    /// The address for the kernel; `None` for the peer.
+    pub(crate) fn to_sockaddr(self) -> Option<SockAddr> {
+        match self {
+            Target::Peer => None,
+            Target::Inet(address) => Some(reachable(address).into()),
+            Target::Unix(address) => Some(address.clone()),
+        }
+    }
+}
 
 /// A datagram to send.
 pub(crate) trait Outgoing {
-    /// `None` on a connected socket.
-    fn to(&self) -> Option<SocketAddr>;
+    fn to(&self) -> Target<'_>;
     fn pieces(&self) -> usize;
     fn piece(&self, index: usize) -> &[u8];
 }
 
-impl Outgoing for (&[u8], Option<SocketAddr>) {
-    fn to(&self) -> Option<SocketAddr> {
+impl Outgoing for (&[IoSlice<'_>], Option<SocketAddr>) {
+    fn to(&self) -> Target<'_> {
+        Target::of(self.1)
+    }
+
+    fn pieces(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, index: usize) -> &[u8] {
+        &self.0[index]
+    }
+}
+
+impl Outgoing for (&[IoSlice<'_>], Target<'_>) {
+    fn to(&self) -> Target<'_> {
         self.1
+    }
+
+    fn pieces(&self) -> usize {
+        self.0.len()
+    }
+
+    fn piece(&self, index: usize) -> &[u8] {
+        &self.0[index]
+    }
+}
+
+impl Outgoing for (&[u8], Option<SocketAddr>) {
+    fn to(&self) -> Target<'_> {
+        Target::of(self.1)
     }
 
     fn pieces(&self) -> usize {
@@ -80,20 +157,22 @@ impl Outgoing for (&[u8], Option<SocketAddr>) {
 pub(crate) struct Incoming<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) from: SocketAddr,
+    /// The name of the sender, if its socket is a Unix datagram socket and bound.
+    pub(crate) from_path: Option<&'a Path>,
     pub(crate) truncated: bool,
-    /// The last two bits of the IP header's traffic class, if they were asked for.
+    /// The ECN bits of the IP header's traffic class, if the socket has them enabled.
     pub(crate) ecn: Option<u8>,
-    /// The length of the datagrams that the kernel has put together, if it has.
+    /// The length of each datagram that the kernel has coalesced into this one (UDP GRO).
     pub(crate) segment_size: Option<usize>,
 }
 
-/// What the network has said about a datagram that was sent.
+/// An ICMP error about a datagram that was sent.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) error: io::Error,
     /// Where the datagram was sent to.
     pub(crate) destination: Option<SocketAddr>,
-    /// Who says so.
+    /// The router or host that sent the error.
     pub(crate) offender: Option<std::net::IpAddr>,
 }
 
@@ -101,28 +180,28 @@ pub(crate) struct Report {
 #[inline]
 pub(crate) fn send(socket: &Socket, datagram: &impl Outgoing) -> io::Result<usize> {
     match datagram.pieces() {
-        1 => send_piece(socket, datagram.piece(0), &datagram.to()),
+        1 => send_piece(socket, datagram.piece(0), datagram.to()),
         _ => send_pieces(socket, datagram),
     }
 }
 
 fn send_pieces(socket: &Socket, datagram: &impl Outgoing) -> io::Result<usize> {
     let pieces = (0..datagram.pieces()).map(|index| datagram.piece(index));
-    if datagram.pieces() > PIECES {
+    if datagram.pieces() > MAX_PIECES {
         let together = pieces.collect::<Vec<_>>().concat();
-        return send_piece(socket, &together, &datagram.to());
+        return send_piece(socket, &together, datagram.to());
     }
-    let mut slices = [IoSlice::new(&[]); PIECES];
+    let mut slices = [IoSlice::new(&[]); MAX_PIECES];
     slices.iter_mut().zip(pieces).for_each(|(slice, piece)| *slice = IoSlice::new(piece));
     let slices = &slices[..datagram.pieces()];
-    match datagram.to() {
-        Some(to) => socket.send_to_vectored(slices, &reachable(to).into()),
+    match datagram.to().to_sockaddr() {
+        Some(to) => socket.send_to_vectored(slices, &to),
         None => socket.send_vectored(slices),
     }
 }
 
-/// Where to send what is meant for nobody in particular. Windows refuses such an address;
-/// elsewhere it means this machine, and so it does there.
+/// Replaces the unspecified address by the loopback address on Windows, which refuses to send to
+/// the former; the other systems deliver to this host.
 pub(crate) fn reachable(mut address: SocketAddr) -> SocketAddr {
     if cfg!(windows) && address.ip().is_unspecified() {
         address.set_ip(match address {

@@ -1,4 +1,4 @@
-//! Options that `socket2` does not have, as Linux has them.
+//! Socket options of Linux that `socket2` does not have.
 
 #![allow(unsafe_code)]
 
@@ -8,33 +8,35 @@ use std::os::fd::AsRawFd;
 
 use socket2::{SockAddr, Socket};
 
-/// Sets an option.
+/// `setsockopt(2)`.
 pub(super) fn set<T: Copy>(socket: &Socket, level: i32, name: i32, value: T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     let value = (&raw const value).cast();
-    // SAFETY: the kernel reads that many bytes of the value, which lives across the call.
+    // SAFETY: the pointer and the length are those of a local. The callers pass integers, or a
+    // `repr(C)` structure whose padding the kernel ignores.
     match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Lets the kernel put datagrams of one sender together (Linux 5.0).
+/// Lets the kernel coalesce datagrams of one sender (UDP GRO, Linux 5.0).
 pub(crate) fn set_gro(socket: &Socket, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_GRO, i32::from(on))
 }
 
-/// Lets the kernel cut what is sent in datagrams of this size (Linux 4.18); zero does not.
+/// Lets the kernel split each send into datagrams of this size (UDP GSO, Linux 4.18). Zero disables
+/// it.
 pub(crate) fn set_segment_size(socket: &Socket, size: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(size))
 }
 
-/// Sets the last two bits of the traffic class, and clears the others.
+/// Sets the ECN bits of the traffic class, and clears the others.
 pub(crate) fn set_ecn(socket: &Socket, is_v6: bool, bits: u8) -> io::Result<()> {
     if is_v6 {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, i32::from(bits))?;
     }
-    // A socket of version 6 may send to addresses of version 4.
+    // An IPv6 socket may send to IPv4-mapped addresses.
     set(socket, libc::IPPROTO_IP, libc::IP_TOS, i32::from(bits))
 }
 
@@ -57,7 +59,8 @@ struct GroupSource {
 
 fn storage(address: Ipv6Addr) -> libc::sockaddr_storage {
     let address = SockAddr::from(SocketAddrV6::new(address, 0, 0, 0));
-    // SAFETY: the pointer is to such a storage, which lives until the end of this function.
+    // SAFETY: `SockAddr` consists of a `sockaddr_storage`, which `as_ptr` points to, and a length;
+    // the local outlives the read.
     unsafe { address.as_ptr().cast::<libc::sockaddr_storage>().read() }
 }
 

@@ -1,4 +1,4 @@
-//! Network interfaces.
+//! Network interfaces by `getifaddrs(3)`.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -8,13 +8,14 @@ use std::ptr;
 
 use crate::system::InterfaceAddress;
 
-/// The list that the C library made, freed with this.
+/// Owns the list that `getifaddrs` has allocated.
 struct List(*mut libc::ifaddrs);
 
 impl Drop for List {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: made by `getifaddrs`, and freed once.
+            // SAFETY: `List::new` got the list from `getifaddrs`, and only this frees it. The
+            // references that `entries` returns borrow `self`.
             unsafe { libc::freeifaddrs(self.0) };
         }
     }
@@ -23,7 +24,7 @@ impl Drop for List {
 impl List {
     fn new() -> io::Result<List> {
         let mut list = List(ptr::null_mut());
-        // SAFETY: writes where the list begins.
+        // SAFETY: writes one pointer, to a field that is borrowed exclusively.
         match unsafe { libc::getifaddrs(&mut list.0) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(list),
@@ -34,18 +35,19 @@ impl List {
     fn entries(&self) -> impl Iterator<Item = (&libc::ifaddrs, Address)> {
         let mut next = self.0;
         let all = std::iter::from_fn(move || {
-            // SAFETY: null, or an entry of the list, which lives as long as it.
+            // SAFETY: null or an entry of the list, which `self` keeps allocated and unchanged.
             let entry = unsafe { next.as_ref() }?;
             next = entry.ifa_next;
             Some(entry)
         });
         let runs = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_uint;
         all.filter(move |entry| entry.ifa_flags as libc::c_uint & runs == runs)
-            .filter_map(|entry| Some((entry, Address::read(entry.ifa_addr)?)))
+            // SAFETY: the pointer is the entry's, so null or an address in the list.
+            .filter_map(|entry| Some((entry, unsafe { Address::read(entry.ifa_addr) }?)))
     }
 }
 
-/// An address of any family: as many bytes of it as there are here.
+/// The first bytes of an address of any family; the rest are zero.
 struct Address {
     family: libc::c_int,
     bytes: [u8; Self::SIZE],
@@ -54,13 +56,19 @@ struct Address {
 impl Address {
     const SIZE: usize = 64;
 
-    fn read(from: *const libc::sockaddr) -> Option<Address> {
-        // SAFETY: null, or an address in the list, which has at least these fields.
+    /// Copies an address; `None` if the pointer is null.
+    ///
+    /// # Safety
+    ///
+    /// `from` is null or points to an address of its family's length, as `getifaddrs` returns it.
+    unsafe fn read(from: *const libc::sockaddr) -> Option<Address> {
+        // SAFETY: null or a valid address, by the caller's contract.
         let address = unsafe { from.as_ref() }?;
         let family = libc::c_int::from(address.sa_family);
         let mut bytes = [0; Self::SIZE];
         let length = length_of(address, family).min(Self::SIZE);
-        // SAFETY: that long is the address, and so long is the room.
+        // SAFETY: the address has `length_of` bytes, by the caller's contract, and `length` is at
+        // most the size of `bytes`, a local that does not overlap.
         unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr(), length) };
         Some(Address { family, bytes })
     }
@@ -69,8 +77,8 @@ impl Address {
         std::array::from_fn(|index| self.bytes.get(from + index).copied().unwrap_or(0))
     }
 
-    /// The address as one of `family`, which a netmask does not always say itself. Every
-    /// system has these bytes in these places.
+    /// The address as one of `family`: netmasks do not always have their own family set. The
+    /// offsets are the same on every system.
     fn ip(&self, family: libc::c_int) -> Option<IpAddr> {
         match family {
             libc::AF_INET => Some(Ipv4Addr::from(self.array::<4>(4)).into()),
@@ -86,14 +94,14 @@ impl Address {
         }
     }
 
-    /// The address of the hardware, if that is what it is.
+    /// The MAC address; `None` if this is an address of another family.
     fn physical(&self) -> Option<[u8; 6]> {
         cfg_if::cfg_if! {
             if #[cfg(any(target_os = "linux", target_os = "android"))] {
                 // `sockaddr_ll`: after the family, protocol, index, types and length.
                 (self.family == libc::AF_PACKET).then(|| self.array(12))
             } else {
-                // `sockaddr_dl`: after the interface's name, whose length is told.
+                // `sockaddr_dl`: after the interface's name, whose length is in the sixth byte.
                 (self.family == libc::AF_LINK).then(|| self.array(8 + usize::from(self.bytes[5])))
             }
         }
@@ -120,7 +128,7 @@ cfg_if::cfg_if! {
 pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let list = List::new()?;
     let name_of = |entry: &libc::ifaddrs| {
-        // SAFETY: the name ends with NUL, and lives as long as the list.
+        // SAFETY: `getifaddrs` sets a NUL-terminated name in each entry, which lives in `list`.
         unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned()
     };
     let hardware: HashMap<String, [u8; 6]> = list
@@ -129,7 +137,9 @@ pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
         .collect();
     let found = list.entries().filter_map(|(entry, address)| {
         let ip = address.ip(address.family)?;
-        let mask = Address::read(entry.ifa_netmask).and_then(|mask| mask.ip(address.family));
+        // SAFETY: the pointer is the entry's, so null or an address in the list.
+        let mask = unsafe { Address::read(entry.ifa_netmask) };
+        let mask = mask.and_then(|mask| mask.ip(address.family));
         let any: IpAddr = match ip {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -147,9 +157,22 @@ pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(found.collect())
 }
 
+/// The zone identifier after the `%` of an IPv6 address.
+pub(crate) fn identifier(index: u32) -> io::Result<String> {
+    name(index)
+}
+
+pub(crate) fn index(name: &CStr) -> io::Result<u32> {
+    // SAFETY: reads a NUL-terminated string, which `CStr` guarantees.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
 pub(crate) fn name(index: u32) -> io::Result<String> {
     let mut name = [0_u8; libc::IF_NAMESIZE];
-    // SAFETY: writes no more than a name is long.
+    // SAFETY: writes at most `IF_NAMESIZE` bytes, the size of `name`.
     match unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) } {
         to if to.is_null() => Err(io::Error::last_os_error()),
         _ => Ok(super::system::text(&name)),

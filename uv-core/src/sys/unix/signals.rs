@@ -1,9 +1,9 @@
-//! The process's signal handler: one for all loops, installed while anybody watches.
+//! The signal handler of the process: one for all loops, installed while a loop watches the signal.
 //!
-//! The handler may take no lock and no memory. So who is to be told of a signal is a list
-//! that is never changed, only replaced: a change makes a new list, swaps the pointer, and
-//! frees the old list once no handler runs that could still be reading it. To tell a loop
-//! is to count the signal in an array of the loop's and to leave a note.
+//! The handler may neither lock nor allocate. Each signal therefore has an immutable list of
+//! subscribers: a change publishes a new list by swapping the pointer, and frees the old list once
+//! no handler runs that could still read it. To notify a loop, the handler counts the signal in the
+//! loop's mailbox and wakes the loop.
 
 use std::cell::Cell;
 use std::io;
@@ -12,32 +12,34 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use crate::mailbox::{Kind, Mailbox, SIGNALS, check_number};
+use crate::handles::{Kind, PendingSignals, SIGNALS, check_number};
 
-/// A loop that watches a signal, and for how many watchers of each kind.
+/// A loop that watches a signal, and its number of watchers of each kind.
 #[derive(Clone, Debug)]
 struct Subscriber {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<PendingSignals>,
     regular: usize,
     oneshot: usize,
 }
 
-/// Who watches each signal, as the handler reads it.
+/// The subscribers of each signal, as the handler reads them.
 static LISTS: [AtomicPtr<Vec<Subscriber>>; SIGNALS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
-/// How many handlers run at this moment, in all threads.
+/// The number of handlers that are running, in all threads.
 static HANDLERS: AtomicUsize = AtomicUsize::new(0);
-/// Held to change any of it: what each signal did before anybody watched it.
+/// The action of each signal before its first subscription. Its lock guards every change of
+/// [`LISTS`].
 static BEFORE: Mutex<Actions> = Mutex::new([None; SIGNALS]);
 
 type Actions = [Option<libc::sigaction>; SIGNALS];
 
 extern "C" fn handler(signum: libc::c_int) {
-    // What interrupts must leave no trace.
+    // A handler must not change the `errno` of the code that it interrupts.
     let errno = errno();
     HANDLERS.fetch_add(1, Ordering::SeqCst);
     let list = LISTS[signum as usize].load(Ordering::SeqCst);
-    // SAFETY: null, or a list that is freed only when no handler runs that has seen it.
+    // SAFETY: null or a list from `change`. `change` frees a list only after it has unpublished it
+    // and has then read `HANDLERS` as 0; this handler counted itself before it loaded the pointer.
     if let Some(list) = unsafe { list.as_ref() } {
         list.iter().for_each(|subscriber| subscriber.mailbox.post(signum as usize));
     }
@@ -45,8 +47,8 @@ extern "C" fn handler(signum: libc::c_int) {
     set_errno(errno);
 }
 
-/// Starts telling `mailbox` of a signal, for one more watcher.
-pub(crate) fn subscribe(mailbox: &Arc<Mailbox>, signum: i32, kind: Kind) -> io::Result<()> {
+/// Subscribes `mailbox` to a signal, for one more watcher.
+pub(crate) fn subscribe(mailbox: &Arc<PendingSignals>, signum: i32, kind: Kind) -> io::Result<()> {
     change(signum, |list| {
         let at = list.iter().position(|subscriber| Arc::ptr_eq(&subscriber.mailbox, mailbox));
         let at = at.unwrap_or_else(|| {
@@ -60,8 +62,12 @@ pub(crate) fn subscribe(mailbox: &Arc<Mailbox>, signum: i32, kind: Kind) -> io::
     })
 }
 
-/// Ends one watcher's subscription. The last one's restores what the signal did before.
-pub(crate) fn unsubscribe(mailbox: &Arc<Mailbox>, signum: i32, kind: Kind) -> io::Result<()> {
+/// Ends the subscription of one watcher. The last one restores the signal's former action.
+pub(crate) fn unsubscribe(
+    mailbox: &Arc<PendingSignals>,
+    signum: i32,
+    kind: Kind,
+) -> io::Result<()> {
     change(signum, |list| {
         for subscriber in list.iter_mut().filter(|it| Arc::ptr_eq(&it.mailbox, mailbox)) {
             match kind {
@@ -73,8 +79,8 @@ pub(crate) fn unsubscribe(mailbox: &Arc<Mailbox>, signum: i32, kind: Kind) -> io
     })
 }
 
-/// Sees to it that a forked child finds the lock free and no handler running, whatever the
-/// parent's other threads were at.
+/// Installs fork handlers so that a forked child finds the lock free and no handler counted,
+/// whatever the other threads of the parent were doing.
 fn survive_forks() {
     thread_local! {
         static HELD: Cell<Option<MutexGuard<'static, Actions>>> = const { Cell::new(None) };
@@ -91,7 +97,8 @@ fn survive_forks() {
     }
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        // SAFETY: the handlers take and release one lock, in the thread that forks.
+        // SAFETY: the handlers are functions, so they live as long as the process. The thread that
+        // forks locks the mutex and unlocks it again, in the parent and in the child.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
 }
@@ -99,11 +106,12 @@ fn survive_forks() {
 fn change(signum: i32, change: impl FnOnce(&mut Vec<Subscriber>)) -> io::Result<()> {
     let index = check_number(signum)?;
     survive_forks();
-    // A handler must not interrupt this thread while it waits below for handlers to end.
+    // A handler in this thread would wait forever: this thread waits below for handlers to end.
     let _blocked = AllBlocked::new();
     let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
     let old = LISTS[index].load(Ordering::SeqCst);
-    // SAFETY: null, or the list of this signal, which only the holder of the lock replaces.
+    // SAFETY: null or the current list of this signal. Only the holder of `BEFORE`, which is this
+    // thread, replaces and frees lists.
     let mut list = unsafe { old.as_ref() }.cloned().unwrap_or_default();
     change(&mut list);
 
@@ -128,14 +136,15 @@ fn change(signum: i32, change: impl FnOnce(&mut Vec<Subscriber>)) -> io::Result<
         std::thread::yield_now();
     }
     if !unused.is_null() {
-        // SAFETY: made by `Box::into_raw`, in no place any more, and no handler that could
-        // have seen it runs.
+        // SAFETY: `Box::into_raw` made the pointer. `LISTS` does not hold it any more, and the loop
+        // above has seen that no handler runs that could have loaded it before.
         drop(unsafe { Box::from_raw(unused) });
     }
     result
 }
 
-/// Installs the handler, for one-shots alone or for others too, or removes it.
+/// Installs the handler, or restores the former action if `oneshots` is `None`. `Some(true)` means
+/// that all watchers are one-shot.
 fn set_action(
     signum: i32,
     oneshots: Option<bool>,
@@ -147,19 +156,20 @@ fn set_action(
         }
         return Ok(());
     };
-    // SAFETY: all zeroes is a valid `sigaction`: the default action, no flags, no mask.
+    // SAFETY: a C structure of integers and pointers; zero is valid for each field and means the
+    // default action, no flags and an empty mask.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
-    // As in a program that does not watch, system calls of other threads go on.
+    // Interrupted system calls of other threads restart, as they do without a handler.
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: initialises the mask.
+    // SAFETY: writes one set, to a field of a local.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
     let first = before.is_none();
     if first {
         *before = Some(sigaction(signum, None)?);
     }
-    // With one-shots alone, a second signal before the loop has seen the first does what
-    // it did before, if the kernel can do that: it knows how to go back to the default.
+    // If all watchers are one-shot, a second signal before the loop has seen the first takes the
+    // former action. The kernel can restore the default action only (`SA_RESETHAND`).
     let default = before.is_some_and(|before| before.sa_sigaction == libc::SIG_DFL);
     if only_oneshots && default {
         action.sa_flags |= libc::SA_RESETHAND;
@@ -171,37 +181,39 @@ fn set_action(
     installed.map(drop)
 }
 
-/// Sets what a signal does, unless `None`; returns what it did before.
+/// Sets the action of a signal unless `action` is `None`; returns the former action.
 fn sigaction(signum: i32, action: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
     let mut previous = MaybeUninit::uninit();
     let action = action.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: reads one action, or none, and writes the other.
+    // SAFETY: `action` is null or borrowed for the call, and the former action is written to a
+    // local. The only handler that is installed is `handler`, which is async-signal-safe; a former
+    // action is restored as `sigaction` returned it.
     match unsafe { libc::sigaction(signum, action, previous.as_mut_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: written by the call.
+        // SAFETY: the call has succeeded, so it has written the action.
         _ => Ok(unsafe { previous.assume_init() }),
     }
 }
 
-/// All signals are blocked in this thread until this is dropped.
+/// Blocks all signals in this thread until it is dropped.
 pub(super) struct AllBlocked(libc::sigset_t);
 
 impl AllBlocked {
     pub(super) fn new() -> AllBlocked {
         let mut all = MaybeUninit::uninit();
-        // SAFETY: initialises the set.
+        // SAFETY: writes one set, to a local.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
         let mut before = MaybeUninit::uninit();
-        // SAFETY: reads one set and writes the other; `how` is valid, so it does not fail.
+        // SAFETY: reads the set that is initialised above, and writes one to a local.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: written by the call above.
+        // SAFETY: `pthread_sigmask` has written it: the call fails only if `how` is invalid.
         AllBlocked(unsafe { before.assume_init() })
     }
 }
 
 impl Drop for AllBlocked {
     fn drop(&mut self) {
-        // SAFETY: reads a set that is valid.
+        // SAFETY: reads one initialised set and writes none (null).
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
     }
 }
@@ -209,24 +221,24 @@ impl Drop for AllBlocked {
 fn errno_location() -> *mut libc::c_int {
     cfg_if::cfg_if! {
         if #[cfg(any(target_vendor = "apple", target_os = "freebsd"))] {
-            // SAFETY: returns this thread's own, which lives as long as the thread.
+            // SAFETY: takes no pointer; returns the address of this thread's `errno`.
             unsafe { libc::__error() }
         } else if #[cfg(any(target_os = "netbsd", target_os = "openbsd", target_os = "android"))] {
-            // SAFETY: returns this thread's own, which lives as long as the thread.
+            // SAFETY: takes no pointer; returns the address of this thread's `errno`.
             unsafe { libc::__errno() }
         } else {
-            // SAFETY: returns this thread's own, which lives as long as the thread.
+            // SAFETY: takes no pointer; returns the address of this thread's `errno`.
             unsafe { libc::__errno_location() }
         }
     }
 }
 
 pub(super) fn errno() -> libc::c_int {
-    // SAFETY: valid for this thread, see `errno_location`.
+    // SAFETY: the address of this thread's `errno`, which only this thread reads and writes.
     unsafe { *errno_location() }
 }
 
 pub(super) fn set_errno(errno: libc::c_int) {
-    // SAFETY: valid for this thread, see `errno_location`.
+    // SAFETY: the address of this thread's `errno`, which only this thread reads and writes.
     unsafe { *errno_location() = errno }
 }

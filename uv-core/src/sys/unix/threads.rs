@@ -1,4 +1,4 @@
-//! The calling thread.
+//! CPU affinity, priority and name of the calling thread.
 
 use std::io;
 
@@ -8,7 +8,7 @@ pub(crate) use affinity::{affinity, current_cpu, set_affinity};
 pub(crate) use names::{name, set_name};
 pub(crate) use priorities::{priority, set_priority};
 
-/// Sets of processors are maps of bits, in words.
+/// Sets of processors as bitmaps of words.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod bits {
     use std::io;
@@ -20,13 +20,13 @@ mod bits {
         (0..words.len() * BITS).filter(is_set).collect()
     }
 
-    /// A map of at least `words` words.
+    /// A bitmap of at least `words` words.
     pub(super) fn from_list(cpus: &[usize], words: usize) -> io::Result<Vec<usize>> {
-        /// More processors than any kernel knows.
-        const MOST: usize = 1 << 16;
+        /// More processors than any kernel supports.
+        const MAX_CPUS: usize = 1 << 16;
         let highest = cpus.iter().copied().max().unwrap_or(0);
-        if cpus.is_empty() || highest >= MOST {
-            let why = "a thread needs a processor to run on, and there is none of these";
+        if cpus.is_empty() || highest >= MAX_CPUS {
+            let why = "the set of processors is empty or has a number above 65535";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let mut map = vec![0; words.max(highest / BITS + 1)];
@@ -43,11 +43,11 @@ cfg_if::cfg_if! {
             use super::bits;
 
             pub(crate) fn affinity() -> io::Result<Vec<usize>> {
-                // A kernel that knows more processors than there is room for says so.
+                // The kernel refuses (EINVAL) a bitmap that is smaller than its own.
                 let mut words = vec![0; 16];
                 loop {
                     let size = size_of_val(&words[..]);
-                    // SAFETY: writes no more than the size given.
+                    // SAFETY: writes at most `size` bytes, the size of `words`.
                     match unsafe { libc::sched_getaffinity(0, size, words.as_mut_ptr().cast()) } {
                         -1 => {
                             let error = io::Error::last_os_error();
@@ -64,7 +64,7 @@ cfg_if::cfg_if! {
             pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
                 let words = bits::from_list(cpus, 1)?;
                 let size = size_of_val(&words[..]);
-                // SAFETY: reads as much as the size given.
+                // SAFETY: reads `size` bytes, the size of `words`.
                 match unsafe { libc::sched_setaffinity(0, size, words.as_ptr().cast()) } {
                     -1 => Err(io::Error::last_os_error()),
                     _ => Ok(()),
@@ -72,7 +72,7 @@ cfg_if::cfg_if! {
             }
 
             pub(crate) fn current_cpu() -> io::Result<usize> {
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 match unsafe { libc::sched_getcpu() } {
                     -1 => Err(io::Error::last_os_error()),
                     cpu => Ok(cpu as usize),
@@ -90,25 +90,25 @@ cfg_if::cfg_if! {
 
             pub(crate) fn affinity() -> io::Result<Vec<usize>> {
                 let mut words = [0_usize; WORDS];
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
                 let to = words.as_mut_ptr().cast();
-                // SAFETY: writes no more than the size given.
+                // SAFETY: writes at most `SIZE` bytes, the size of `words`.
                 check(unsafe { libc::pthread_getaffinity_np(thread, SIZE, to) })?;
                 Ok(bits::to_list(&words))
             }
 
             pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
                 let words = bits::from_list(cpus, WORDS)?;
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
                 let size = size_of_val(&words[..]);
-                // SAFETY: reads as much as the size given.
+                // SAFETY: reads `size` bytes, the size of `words`.
                 check(unsafe { libc::pthread_setaffinity_np(thread, size, words.as_ptr().cast()) })
             }
 
             pub(crate) fn current_cpu() -> io::Result<usize> {
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 match unsafe { libc::sched_getcpu() } {
                     -1 => Err(io::Error::last_os_error()),
                     cpu => Ok(cpu as usize),
@@ -122,61 +122,61 @@ cfg_if::cfg_if! {
             use super::check;
             use crate::system::unsupported;
 
-            /// A set of the C library's, freed with this.
+            /// Owns a set that `_cpuset_create` has allocated.
             struct Set(*mut libc::cpuset_t);
 
             impl Set {
                 fn new() -> io::Result<Set> {
-                    // SAFETY: no memory is passed.
+                    // SAFETY: takes no pointer.
                     let set = unsafe { libc::_cpuset_create() };
                     if set.is_null() { Err(io::Error::last_os_error()) } else { Ok(Set(set)) }
                 }
 
                 fn size(&self) -> usize {
-                    // SAFETY: the set is valid.
+                    // SAFETY: `Set::new` allocated the set, and only `drop` frees it.
                     unsafe { libc::_cpuset_size(self.0) }
                 }
             }
 
             impl Drop for Set {
                 fn drop(&mut self) {
-                    // SAFETY: made by `_cpuset_create`, and freed once.
+                    // SAFETY: `Set::new` allocated the set, and only this frees it.
                     unsafe { libc::_cpuset_destroy(self.0) };
                 }
             }
 
             pub(crate) fn affinity() -> io::Result<Vec<usize>> {
                 let set = Set::new()?;
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
-                // SAFETY: writes the set, of its size.
+                // SAFETY: writes the set, which has the size passed and stays allocated in `set`.
                 check(unsafe { libc::pthread_getaffinity_np(thread, set.size(), set.0) })?;
-                // SAFETY: the set is valid, and numbers beyond it are refused.
+                // SAFETY: reads the set, which `set` keeps; a number beyond it returns -1.
                 let is_set = |cpu: &usize| unsafe { libc::_cpuset_isset(*cpu as _, set.0) } > 0;
                 let cpus: Vec<usize> = (0..set.size() * 8).filter(is_set).collect();
                 if !cpus.is_empty() {
                     return Ok(cpus);
                 }
-                // A thread that was never bound has an empty set, and runs anywhere.
+                // A thread without an affinity has an empty set and runs on any processor.
                 Ok((0..std::thread::available_parallelism()?.get()).collect())
             }
 
             pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
                 let set = Set::new()?;
                 for &cpu in cpus {
-                    // SAFETY: the set is valid, and numbers beyond it are refused.
+                    // SAFETY: changes the set, which `set` keeps; a number beyond it returns -1.
                     if unsafe { libc::_cpuset_set(cpu as _, set.0) } == -1 {
                         return Err(io::Error::last_os_error());
                     }
                 }
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
-                // SAFETY: reads the set, of its size.
+                // SAFETY: reads the set, which has the size passed and stays allocated in `set`.
                 check(unsafe { libc::pthread_setaffinity_np(thread, set.size(), set.0) })
             }
 
             pub(crate) fn current_cpu() -> io::Result<usize> {
-                Err(unsupported("on which processor a thread runs"))
+                Err(unsupported("the processor that a thread runs on"))
             }
         }
     } else {
@@ -186,15 +186,16 @@ cfg_if::cfg_if! {
             use crate::system::unsupported;
 
             pub(crate) fn affinity() -> io::Result<Vec<usize>> {
-                Err(unsupported("on which processors a thread may run"))
+                Err(unsupported("the CPU affinity of a thread"))
             }
 
             pub(crate) fn set_affinity(_: &[usize]) -> io::Result<()> {
-                Err(unsupported("threads on which processors to run"))
+                let why = "this system has no CPU affinity of threads";
+                Err(io::Error::new(io::ErrorKind::Unsupported, why))
             }
 
             pub(crate) fn current_cpu() -> io::Result<usize> {
-                Err(unsupported("on which processor a thread runs"))
+                Err(unsupported("the processor that a thread runs on"))
             }
         }
     }
@@ -202,7 +203,7 @@ cfg_if::cfg_if! {
 
 cfg_if::cfg_if! {
     if #[cfg(any(target_os = "linux", target_os = "android"))] {
-        /// By the thread's own nice value, which Linux has and POSIX does not.
+        /// Priorities by the nice value, which Linux has per thread (POSIX: per process).
         mod priorities {
             use super::*;
             use crate::sys::system::{process_priority, set_process_priority};
@@ -216,7 +217,7 @@ cfg_if::cfg_if! {
             ];
 
             fn thread_id() -> u32 {
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 unsafe { libc::syscall(libc::SYS_gettid) as u32 }
             }
 
@@ -232,7 +233,7 @@ cfg_if::cfg_if! {
             }
         }
     } else {
-        /// By the place in the range of the thread's policy.
+        /// Priorities by the position in the range of the thread's scheduling policy.
         mod priorities {
             use std::mem::MaybeUninit;
 
@@ -246,20 +247,20 @@ cfg_if::cfg_if! {
                 ThreadPriority::Highest,
             ];
 
-            /// The thread's policy, its parameters, and the least and most of them.
+            /// The thread's policy, its parameters, and the lowest and highest priority.
             fn scheduling() -> io::Result<(libc::c_int, libc::sched_param, i32, i32)> {
                 let (mut policy, mut param) = (0, MaybeUninit::uninit());
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
-                // SAFETY: writes the policy and the parameters.
+                // SAFETY: writes the policy and the parameters, to locals of their types.
                 check(unsafe {
                     libc::pthread_getschedparam(thread, &mut policy, param.as_mut_ptr())
                 })?;
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let least = unsafe { libc::sched_get_priority_min(policy) };
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let most = unsafe { libc::sched_get_priority_max(policy) };
-                // SAFETY: written by the call above.
+                // SAFETY: the call has succeeded, so it has written the value.
                 Ok((policy, unsafe { param.assume_init() }, least, most.max(least)))
             }
 
@@ -276,9 +277,9 @@ cfg_if::cfg_if! {
                 let (policy, mut param, least, most) = scheduling()?;
                 let place = ORDER.iter().position(|of| *of == priority).unwrap_or(2) as i32;
                 param.sched_priority = least + (most - least) * place / 4;
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
-                // SAFETY: reads the parameters.
+                // SAFETY: reads the parameters, an initialised local.
                 check(unsafe { libc::pthread_setschedparam(thread, policy, &param) })
             }
         }
@@ -290,13 +291,13 @@ mod names {
 
     use super::*;
 
-    /// The longest that is asked for; longer ones are cut off.
-    const ROOM: usize = 64;
+    /// The buffer size for a name and its NUL; longer names are truncated.
+    const NAME_SIZE: usize = 64;
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn name() -> io::Result<String> {
-        let mut name = [0_u8; ROOM];
-        // SAFETY: writes 16 bytes.
+        let mut name = [0_u8; NAME_SIZE];
+        // SAFETY: `PR_GET_NAME` writes 16 bytes; `name` has `NAME_SIZE`.
         match unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(crate::sys::system::text(&name)),
@@ -306,7 +307,7 @@ mod names {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn set_name(name: &str) -> io::Result<()> {
         let name = CString::new(name).map_err(io::Error::other)?;
-        // SAFETY: reads a text that ends with NUL.
+        // SAFETY: reads a NUL-terminated string, which `CString` guarantees.
         match unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -315,17 +316,17 @@ mod names {
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) fn name() -> io::Result<String> {
-        let mut name = [0_u8; ROOM];
-        // SAFETY: no memory is passed.
+        let mut name = [0_u8; NAME_SIZE];
+        // SAFETY: takes no pointer.
         let thread = unsafe { libc::pthread_self() };
         cfg_if::cfg_if! {
             if #[cfg(any(target_vendor = "apple", target_os = "netbsd"))] {
                 let to = name.as_mut_ptr().cast();
-                // SAFETY: writes no more than the length given.
-                super::check(unsafe { libc::pthread_getname_np(thread, to, ROOM) })?;
+                // SAFETY: writes at most `NAME_SIZE` bytes, the size of `name`.
+                super::check(unsafe { libc::pthread_getname_np(thread, to, NAME_SIZE) })?;
             } else {
-                // SAFETY: writes no more than the length given.
-                unsafe { libc::pthread_get_name_np(thread, name.as_mut_ptr().cast(), ROOM) };
+                // SAFETY: writes at most `NAME_SIZE` bytes, the size of `name`.
+                unsafe { libc::pthread_get_name_np(thread, name.as_mut_ptr().cast(), NAME_SIZE) };
             }
         }
         Ok(crate::sys::system::text(&name))
@@ -334,25 +335,25 @@ mod names {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) fn set_name(name: &str) -> io::Result<()> {
         let mut name = name.as_bytes().to_vec();
-        // What NetBSD keeps is the least; others have room for more.
-        name.truncate(if cfg!(target_os = "netbsd") { 31 } else { ROOM - 1 });
+        // NetBSD refuses names of more than 31 bytes; the others accept longer ones.
+        name.truncate(if cfg!(target_os = "netbsd") { 31 } else { NAME_SIZE - 1 });
         let name = CString::new(name).map_err(io::Error::other)?;
         cfg_if::cfg_if! {
             if #[cfg(target_vendor = "apple")] {
-                // SAFETY: reads a text that ends with NUL.
+                // SAFETY: reads a NUL-terminated string, which `CString` guarantees.
                 super::check(unsafe { libc::pthread_setname_np(name.as_ptr()) })
             } else {
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 let thread = unsafe { libc::pthread_self() };
                 cfg_if::cfg_if! {
                     if #[cfg(target_os = "netbsd")] {
                         let to = name.as_ptr().cast_mut().cast();
-                        // SAFETY: the format takes one text, which ends with NUL.
+                        // SAFETY: the format takes one string; both are NUL-terminated.
                         super::check(unsafe {
                             libc::pthread_setname_np(thread, c"%s".as_ptr(), to)
                         })
                     } else {
-                        // SAFETY: reads a text that ends with NUL.
+                        // SAFETY: reads a NUL-terminated string, which `CString` guarantees.
                         unsafe { libc::pthread_set_name_np(thread, name.as_ptr()) };
                         Ok(())
                     }
@@ -362,7 +363,7 @@ mod names {
     }
 }
 
-/// The error of a function that returns it.
+/// The result of a function that returns its error number.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn check(code: libc::c_int) -> io::Result<()> {
     match code {

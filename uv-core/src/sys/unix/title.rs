@@ -1,4 +1,4 @@
-//! The title of the process.
+//! The process title, as `ps` shows it.
 
 use std::io;
 
@@ -10,28 +10,30 @@ pub(crate) fn get(kept: Option<&str>) -> io::Result<String> {
 
 cfg_if::cfg_if! {
     if #[cfg(any(target_os = "linux", target_os = "android"))] {
-        /// The name of the first thread is the process's. Its file takes any length, of which
-        /// the kernel keeps 15 bytes; without the NUL an empty title would be no write at all.
+        /// Sets the name of the main thread, which is that of the process, and the command line.
+        /// The kernel truncates the name to 15 bytes. Without the NUL an empty title would be a
+        /// write of no bytes, which changes nothing.
         pub(crate) fn set(title: &str) -> io::Result<()> {
             std::fs::write("/proc/self/comm", format!("{title}\0"))?;
-            // The command line needs a privilege: without, the name is what there is.
+            // Changing the command line needs CAP_SYS_RESOURCE; without it only the name changes.
             let _ = set_command_line(title);
             Ok(())
         }
 
-        /// Tells the kernel that the command line is elsewhere: in memory that is kept for
-        /// ever, since others may be reading it through `/proc` at any time.
+        /// Points the kernel to another command line. Its memory is never freed: other processes
+        /// may read it through `/proc` at any time.
         fn set_command_line(title: &str) -> io::Result<()> {
             let memory = memory_for(title)?;
             let end = memory.addr() + title.len() + 1;
-            // The start must never lie behind the end: whichever way it goes, one order works.
+            // The kernel refuses a start above the end. Depending on where the new memory lies,
+            // one of the two orders works.
             let start_first = mm(libc::PR_SET_MM_ARG_START, memory.addr());
             mm(libc::PR_SET_MM_ARG_END, end)?;
             start_first.or_else(|_| mm(libc::PR_SET_MM_ARG_START, memory.addr()))
         }
 
-        /// Memory with the title and a NUL in it. Titles are short and seldom change: what is
-        /// large enough is used again, the rest is left as it is.
+        /// Memory that holds the title and a NUL. Memory that is large enough is reused; a longer
+        /// title leaks the old one. Titles are short and seldom change.
         fn memory_for(title: &str) -> io::Result<*mut u8> {
             use std::sync::Mutex;
             use std::sync::atomic::{AtomicU8, Ordering};
@@ -39,8 +41,8 @@ cfg_if::cfg_if! {
             static KEPT: Mutex<&[AtomicU8]> = Mutex::new(&[]);
             let mut kept = KEPT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if kept.len() <= title.len() {
-                let room = (title.len() + 1).max(256);
-                *kept = Vec::leak((0..room).map(|_| AtomicU8::new(0)).collect());
+                let buffer = (title.len() + 1).max(256);
+                *kept = Vec::leak((0..buffer).map(|_| AtomicU8::new(0)).collect());
             }
             let bytes = title.bytes().chain([0]);
             kept.iter().zip(bytes).for_each(|(to, byte)| to.store(byte, Ordering::Relaxed));
@@ -48,9 +50,10 @@ cfg_if::cfg_if! {
         }
 
         fn mm(what: libc::c_int, address: usize) -> io::Result<()> {
-            let what = what as libc::c_ulong;
-            // SAFETY: the kernel notes an address, and reads there only what is mapped.
-            match unsafe { libc::prctl(libc::PR_SET_MM, what, address, 0 as libc::c_ulong, 0 as libc::c_ulong) } {
+            let (what, unused) = (what as libc::c_ulong, 0 as libc::c_ulong);
+            // SAFETY: the kernel stores the address as an integer and checks the mapping when a
+            // process reads the command line; `memory_for` never frees its memory.
+            match unsafe { libc::prctl(libc::PR_SET_MM, what, address, unused, unused) } {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
             }
@@ -62,8 +65,8 @@ cfg_if::cfg_if! {
     } else {
         pub(crate) fn set(title: &str) -> io::Result<()> {
             let title = std::ffi::CString::new(title).map_err(io::Error::other)?;
-            // SAFETY: the format takes one text, which ends with NUL. The dash leaves the
-            // program's name out.
+            // The dash omits the program's name.
+            // SAFETY: the format takes one string; both are NUL-terminated.
             unsafe { libc::setproctitle(c"-%s".as_ptr(), title.as_ptr()) };
             Ok(())
         }

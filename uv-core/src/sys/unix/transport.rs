@@ -1,4 +1,4 @@
-//! What a stream reads and writes: a socket, or another descriptor.
+//! The descriptor of a stream: a socket, a pipe or a terminal.
 
 use std::io::{self, IoSlice};
 use std::mem::ManuallyDrop;
@@ -12,34 +12,39 @@ use socket2::Socket;
 use super::tty::{Saved, is_hung_up};
 use super::{SEND_FLAGS, accept};
 
-/// How much one call moves at the most. Apple's kernels refuse more.
-const MOST: usize = i32::MAX as usize - 1;
+/// The most bytes of one call. Apple's kernels refuse more.
+const MAX_TRANSFER: usize = i32::MAX as usize - 1;
 
-/// The descriptor of a stream. All have the verbs of [`Socket`]; those that only sockets
-/// know fail on others.
+/// The descriptor of a stream. It dereferences to [`Socket`]; on other descriptors the calls that
+/// need a socket fail (`ENOTSOCK`).
 #[derive(Debug)]
 pub(crate) struct Transport {
-    /// Closed when this is dropped, unless it is to be kept.
+    /// Closed on drop unless `keep` is set.
     socket: ManuallyDrop<Socket>,
     is_socket: bool,
-    /// A standard stream that was taken over: the process's, so that it stays open.
+    /// Calls on a socket block, because the program has asked for that. Otherwise each call has
+    /// `MSG_DONTWAIT`: the open file description may be shared with a process that makes it block.
+    blocking: bool,
+    /// True for an adopted standard stream, which stays open because it belongs to the process.
     keep: bool,
-    /// What a terminal was like before its mode was changed.
+    /// The terminal mode before this stream changed it.
     pub(super) saved: Option<Saved>,
 }
 
 impl From<Socket> for Transport {
     fn from(socket: Socket) -> Transport {
-        Transport { socket: ManuallyDrop::new(socket), is_socket: true, keep: false, saved: None }
+        let socket = ManuallyDrop::new(socket);
+        Transport { socket, is_socket: true, blocking: false, keep: false, saved: None }
     }
 }
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        // Restored through the descriptor, and so before that is closed.
+        // Restores the terminal mode through the descriptor, so it goes first.
         drop(self.saved.take());
         if !self.keep {
-            // SAFETY: nobody uses it afterwards.
+            // SAFETY: this is the only drop of the field, and nothing uses the field after it: the
+            // transport is being dropped.
             unsafe { ManuallyDrop::drop(&mut self.socket) };
         }
     }
@@ -54,69 +59,82 @@ impl Deref for Transport {
 }
 
 impl Transport {
-    /// A terminal that was opened for the stream, which closes it whatever its number.
+    /// A terminal that was opened for the stream, which closes it whatever its descriptor number.
     pub(super) fn terminal(fd: OwnedFd) -> Transport {
         let mut transport = Transport::from(Socket::from(fd));
         transport.is_socket = false;
         transport
     }
 
-    /// A descriptor that is no socket, and that somebody else has made: a pipe.
+    /// A descriptor that is not a socket and was opened elsewhere, such as a FIFO.
     pub(crate) fn plain(fd: OwnedFd) -> Transport {
         let mut transport = Transport::adopted(fd.into());
         transport.is_socket = false;
         transport
     }
 
-    /// A socket that somebody else has made.
+    /// A socket that was opened elsewhere.
     pub(crate) fn adopted(socket: Socket) -> Transport {
         let mut transport = Transport::from(socket);
         transport.keep = transport.as_raw_fd() <= libc::STDERR_FILENO;
         transport
     }
 
-    /// True if `recv` and `send` are for it.
+    /// True if `recv` and `send` work on it.
     pub(crate) fn is_socket(&self) -> bool {
         self.is_socket
     }
 
-    /// What others call it.
+    /// Makes calls wait instead of failing with `WouldBlock`, or the reverse.
+    pub(crate) fn set_blocking(&mut self, blocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(!blocking)?;
+        self.blocking = blocking;
+        Ok(())
+    }
+
+    /// The flag of `send` and `recv` that keeps a call from waiting.
+    #[inline]
+    pub(super) fn wait_flag(&self) -> libc::c_int {
+        if self.blocking { 0 } else { libc::MSG_DONTWAIT }
+    }
+
+    /// The descriptor as a source for the backend.
     pub(crate) fn source(&self) -> io::Result<RawSource> {
         Ok(RawSource::of(&*self.socket))
     }
 
-    /// What another process can have of it.
+    /// The descriptor as a source that can be passed to another process.
     pub(crate) fn passable(&self) -> io::Result<RawSource> {
         self.source()
     }
 
-    /// True if descriptors can go over it.
+    /// True if descriptors can be passed over it.
     pub(crate) fn passes_handles(&self) -> bool {
         self.is_socket
     }
 
-    /// The kernel keeps what is passed, and closes it if nobody takes it.
+    /// Does nothing: the kernel keeps passed descriptors in flight and closes unreceived ones.
     pub(crate) fn pass_handles(&self) {}
 
-    /// The kernel knows who gets what is passed.
+    /// Does nothing: the kernel passes descriptors without knowing the peer's process.
     pub(crate) fn set_peer(&self, _process: u32) {}
 
-    /// Accepts a connection that does not block and is closed by `exec`.
+    /// Accepts a connection, non-blocking and close-on-exec.
     pub(crate) fn accept(&self) -> io::Result<Transport> {
         accept(&self.socket).map(Transport::from)
     }
 
-    /// Reads once.
+    /// Reads with one system call.
     #[inline]
     pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         let (fd, place) = (self.socket.as_raw_fd(), memory.as_mut_ptr());
-        let room = memory.len().min(MOST);
+        let capacity = memory.len().min(MAX_TRANSFER);
         let count = if self.is_socket {
-            // SAFETY: the kernel writes no more than the length of `memory`.
-            unsafe { libc::recv(fd, place.cast(), room, 0) }
+            // SAFETY: writes at most `capacity` bytes, which `memory` has and lends exclusively.
+            unsafe { libc::recv(fd, place.cast(), capacity, self.wait_flag()) }
         } else {
-            // SAFETY: as above.
-            unsafe { libc::read(fd, place.cast(), room) }
+            // SAFETY: writes at most `capacity` bytes, which `memory` has and lends exclusively.
+            unsafe { libc::read(fd, place.cast(), capacity) }
         };
         if count >= 0 { Ok(count as usize) } else { self.receive_failed() }
     }
@@ -124,37 +142,41 @@ impl Transport {
     #[cold]
     fn receive_failed(&self) -> io::Result<usize> {
         let error = io::Error::last_os_error();
-        // A pseudo-terminal that nobody is at any more: its end, whichever side it is.
+        // The other side of the pseudo-terminal is closed: EIO means end of file, on the master and
+        // on the slave.
         let ended = !self.is_socket
             && error.raw_os_error() == Some(libc::EIO)
             && is_hung_up(self.socket.as_raw_fd());
         if ended { Ok(0) } else { Err(error) }
     }
 
-    /// Writes once, what goes.
+    /// Writes with one system call, which may be partial.
     #[inline]
     pub(crate) fn send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         let fd = self.socket.as_raw_fd();
         let count = match bufs {
-            // SAFETY: the kernel reads the buffer, which lives across the call.
+            // SAFETY: reads at most `buf.len()` bytes of `buf`, which is borrowed for the call.
             [buf] if self.is_socket => unsafe {
-                libc::send(fd, buf.as_ptr().cast(), buf.len().min(MOST), SEND_FLAGS)
+                let flags = SEND_FLAGS | self.wait_flag();
+                libc::send(fd, buf.as_ptr().cast(), buf.len().min(MAX_TRANSFER), flags)
             },
             _ if self.is_socket => {
-                return self.socket.send_vectored_with_flags(bufs, SEND_FLAGS);
+                let flags = SEND_FLAGS | self.wait_flag();
+                return self.socket.send_vectored_with_flags(bufs, flags);
             }
-            // An `IoSlice` is laid out as an `iovec`.
-            // SAFETY: as above.
+            // SAFETY: reads the list and the buffers, all borrowed for the call. `IoSlice` has the
+            // layout of `iovec`, as `std` documents.
             _ => unsafe { libc::writev(fd, bufs.as_ptr().cast(), bufs.len() as libc::c_int) },
         };
         if count >= 0 { Ok(count as usize) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// All is written. Only a socket can tell its peer so and be read on.
-    pub(crate) fn end_writing(&self) -> io::Result<()> {
+    /// Ends the write side. Only a socket can do that and stay readable; elsewhere the peer sees
+    /// the end when the descriptor is closed.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         if self.is_socket { self.socket.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 
-    /// The stream begins to wait for something to read, or ceases to.
+    /// Does nothing: the backend polls the descriptor. Other systems start or stop a read here.
     pub(crate) fn wait_to_read(&self, _waits: bool) {}
 }

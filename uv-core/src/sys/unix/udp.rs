@@ -1,37 +1,38 @@
-//! UDP sockets.
+//! UDP socket options and disconnecting.
 
 use std::io;
 use std::net::Ipv4Addr;
 
 use socket2::{SockAddr, SockAddrStorage, Socket};
 
-/// Errors by the names that the documentation uses.
+/// Error numbers by their POSIX names.
 pub(crate) mod code {
     pub(crate) use libc::{
         EALREADY, EBADF, EBUSY, ECONNRESET, EDESTADDRREQ, EISCONN, ENETRESET, ENOBUFS, ENOTCONN,
     };
 }
 
-/// Lets others bind the same address who say so too.
+/// Lets several sockets bind one address, if each of them has this option.
 pub(crate) fn share_address(socket: &Socket) -> io::Result<()> {
     cfg_if::cfg_if! {
         if #[cfg(any(target_os = "linux", target_os = "android"))] {
             socket.set_reuse_address(true)
         } else {
-            // The BSDs share what is not multicast by this option only.
+            // On the BSDs only this option shares unicast addresses.
             socket.set_reuse_port(true)
         }
     }
 }
 
-/// Lets the socket talk to everybody again.
+/// Dissolves the association of a connected socket, by a connect to an `AF_UNSPEC` address.
 pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
     let storage = SockAddrStorage::zeroed();
     let length = storage.size_of();
-    // SAFETY: all zeros are an address of no family, which is of any length.
-    let nobody = unsafe { SockAddr::new(storage, length) };
-    match socket.connect(&nobody) {
-        // The BSDs disconnect, then say that they cannot connect to such an address.
+    // SAFETY: the storage is initialised, and `length` is its size. All zeros is an address of
+    // family `AF_UNSPEC`.
+    let unspecified = unsafe { SockAddr::new(storage, length) };
+    match socket.connect(&unspecified) {
+        // The BSDs disconnect, and then fail because the address cannot be connected to.
         Err(error)
             if !cfg!(any(target_os = "linux", target_os = "android"))
                 && matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EINVAL)) =>
@@ -50,7 +51,7 @@ cfg_if::cfg_if! {
         pub(crate) fn join_source_v4(
             _: &Socket, _: Ipv4Addr, _: Ipv4Addr, _: Ipv4Addr,
         ) -> io::Result<()> {
-            let why = "this system does not tell the sources of a group apart";
+            let why = "this system has no source-specific multicast";
             Err(io::Error::new(io::ErrorKind::Unsupported, why))
         }
 

@@ -1,4 +1,4 @@
-//! Users and groups.
+//! Users and groups, from the system's databases.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
@@ -10,65 +10,79 @@ use std::ptr;
 use crate::system::{Group, User};
 
 pub(crate) fn current() -> io::Result<User> {
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     user(unsafe { libc::geteuid() })
 }
 
 pub(crate) fn user(uid: u32) -> io::Result<User> {
     look_up(
-        format!("there is no user {uid}"),
-        |entry: *mut libc::passwd, room, found| {
-            let (memory, length) = (room.as_mut_ptr().cast(), room.len());
-            // SAFETY: writes the entry, its texts into the room, and where it is.
+        format!("no user has the number {uid}"),
+        |entry: *mut libc::passwd, buffer, found| {
+            let (memory, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: `look_up` passes pointers to locals. The call writes the entry and the result
+            // pointer, and at most `length` bytes of strings, the size of `buffer`.
             unsafe { libc::getpwuid_r(uid, entry, memory, length, found) }
         },
-        |entry| User {
-            name: text(entry.pw_name).into_string_lossy(),
-            uid: Some(entry.pw_uid),
-            gid: Some(entry.pw_gid),
-            shell: Some(text(entry.pw_shell)).filter(|it| !it.is_empty()).map(PathBuf::from),
-            home: PathBuf::from(text(entry.pw_dir)),
-            #[cfg(not(target_os = "android"))]
-            gecos: text(entry.pw_gecos).into_string_lossy(),
-            #[cfg(target_os = "android")]
-            gecos: String::new(),
+        |entry| {
+            // SAFETY: `look_up` passes an entry that `getpwuid_r` has filled: each string is null
+            // or NUL-terminated, and `look_up` keeps the buffer that it lies in.
+            let text = |from| unsafe { text(from) };
+            User {
+                name: text(entry.pw_name).into_string_lossy(),
+                uid: Some(entry.pw_uid),
+                gid: Some(entry.pw_gid),
+                shell: Some(text(entry.pw_shell)).filter(|it| !it.is_empty()).map(PathBuf::from),
+                home: PathBuf::from(text(entry.pw_dir)),
+                #[cfg(not(target_os = "android"))]
+                gecos: text(entry.pw_gecos).into_string_lossy(),
+                #[cfg(target_os = "android")]
+                gecos: String::new(),
+            }
         },
     )
 }
 
 pub(crate) fn group(gid: u32) -> io::Result<Group> {
     look_up(
-        format!("there is no group {gid}"),
-        |entry: *mut libc::group, room, found| {
-            let (memory, length) = (room.as_mut_ptr().cast(), room.len());
-            // SAFETY: writes the entry, its texts into the room, and where it is.
+        format!("no group has the number {gid}"),
+        |entry: *mut libc::group, buffer, found| {
+            let (memory, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+            // SAFETY: `look_up` passes pointers to locals. The call writes the entry and the result
+            // pointer, and at most `length` bytes of strings, the size of `buffer`.
             unsafe { libc::getgrgid_r(gid, entry, memory, length, found) }
         },
-        |entry| Group {
-            name: text(entry.gr_name).into_string_lossy(),
-            gid: entry.gr_gid,
-            members: texts(entry.gr_mem).map(Lossy::into_string_lossy).collect(),
+        |entry| {
+            // SAFETY: `look_up` passes an entry that `getgrgid_r` has filled: each string is null
+            // or NUL-terminated, and `look_up` keeps the buffer that it lies in.
+            let text = |from| unsafe { text(from) };
+            Group {
+                name: text(entry.gr_name).into_string_lossy(),
+                gid: entry.gr_gid,
+                // SAFETY: `look_up` passes an entry that `getgrgid_r` has filled.
+                members: unsafe { texts(entry.gr_mem) }.map(Lossy::into_string_lossy).collect(),
+            }
         },
     )
 }
 
-/// Looks an entry up with ever more room for its texts.
+/// Looks an entry up, and doubles the buffer for its strings until they fit.
 fn look_up<T, R>(
     missing: String,
     call: impl Fn(*mut T, &mut [u8], *mut *mut T) -> libc::c_int,
     read: impl Fn(&T) -> R,
 ) -> io::Result<R> {
-    const ENOUGH: usize = 1 << 22;
-    let mut room = vec![0; 2048];
+    const MAX_BUFFER: usize = 1 << 22;
+    let mut buffer = vec![0; 2048];
     loop {
         let (mut entry, mut found) = (MaybeUninit::<T>::uninit(), ptr::null_mut());
-        match call(entry.as_mut_ptr(), &mut room, &mut found) {
+        match call(entry.as_mut_ptr(), &mut buffer, &mut found) {
             0 if found.is_null() => return Err(io::Error::new(io::ErrorKind::NotFound, missing)),
-            // SAFETY: the call has written it, and its texts are in the room.
+            // SAFETY: the call has succeeded and found an entry, so it has written it. Its strings
+            // are in `buffer`, which outlives `read`.
             0 => return Ok(read(unsafe { entry.assume_init_ref() })),
             libc::EINTR => {}
-            libc::ERANGE if room.len() < ENOUGH => room.resize(room.len() * 2, 0),
-            // Some systems say this of what they do not have.
+            libc::ERANGE if buffer.len() < MAX_BUFFER => buffer.resize(buffer.len() * 2, 0),
+            // Some systems return these for an unknown number.
             libc::ENOENT | libc::ESRCH => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, missing));
             }
@@ -77,26 +91,36 @@ fn look_up<T, R>(
     }
 }
 
-/// A text of an entry; empty if it is missing.
-fn text(from: *const libc::c_char) -> OsString {
+/// Copies a string of an entry; empty if the pointer is null.
+///
+/// # Safety
+///
+/// `from` is null or points to a NUL-terminated string that is not written during the call.
+unsafe fn text(from: *const libc::c_char) -> OsString {
     if from.is_null() {
         return OsString::new();
     }
-    // SAFETY: the texts of an entry end with NUL, and live as long as its room.
+    // SAFETY: not null, hence a NUL-terminated string by the caller's contract.
     OsStr::from_bytes(unsafe { CStr::from_ptr(from) }.to_bytes()).to_owned()
 }
 
-/// A list of texts that ends with null.
-fn texts(mut list: *mut *mut libc::c_char) -> impl Iterator<Item = OsString> {
+/// Copies the strings of a list that ends with a null pointer.
+///
+/// # Safety
+///
+/// `list` is null or points to an array of NUL-terminated strings that ends with null. The array is
+/// not freed before the iterator.
+unsafe fn texts(mut list: *mut *mut libc::c_char) -> impl Iterator<Item = OsString> {
     std::iter::from_fn(move || {
-        // SAFETY: null, or an element of the list, of which the last is null.
+        // SAFETY: null or an element of the array: the iterator stops at the last one.
         let first = *unsafe { list.as_ref() }?;
         if first.is_null() {
             return None;
         }
-        // SAFETY: not at the end yet.
+        // SAFETY: the element is not null, so the array has another after it.
         list = unsafe { list.add(1) };
-        Some(text(first))
+        // SAFETY: a string of the array, which the caller keeps.
+        Some(unsafe { text(first) })
     })
 }
 
@@ -113,8 +137,8 @@ impl Lossy for OsString {
 pub(crate) fn temp_dir() -> PathBuf {
     let default = if cfg!(target_os = "android") { "/data/local/tmp" } else { "/tmp" };
     let variables = ["TMPDIR", "TMP", "TEMP", "TEMPDIR"].into_iter();
-    let said = variables.filter_map(std::env::var_os).find(|value| !value.is_empty());
-    let mut path = said.unwrap_or_else(|| default.into()).into_vec();
+    let configured = variables.filter_map(std::env::var_os).find(|value| !value.is_empty());
+    let mut path = configured.unwrap_or_else(|| default.into()).into_vec();
     if path.len() > 1 && path.ends_with(b"/") {
         path.pop();
     }

@@ -1,5 +1,6 @@
 //! Network interfaces.
 
+use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
@@ -10,6 +11,7 @@ use windows_sys::Win32::NetworkManagement::IpHelper::{
     ConvertInterfaceIndexToLuid, ConvertInterfaceLuidToNameW, GAA_FLAG_INCLUDE_PREFIX,
     GAA_FLAG_SKIP_ANYCAST, GAA_FLAG_SKIP_DNS_SERVER, GAA_FLAG_SKIP_MULTICAST, GetAdaptersAddresses,
     IF_TYPE_SOFTWARE_LOOPBACK, IP_ADAPTER_ADDRESSES_LH, IP_ADAPTER_UNICAST_ADDRESS_LH,
+    if_nametoindex,
 };
 use windows_sys::Win32::NetworkManagement::Ndis::{IfOperStatusUp, NET_LUID_LH};
 use windows_sys::Win32::Networking::WinSock::{AF_UNSPEC, SOCKET_ADDRESS};
@@ -17,7 +19,7 @@ use windows_sys::Win32::Networking::WinSock::{AF_UNSPEC, SOCKET_ADDRESS};
 use super::{text, text_at};
 use crate::system::InterfaceAddress;
 
-/// The list of adapters, in memory aligned for it.
+/// The list of adapters, in memory aligned for its structures.
 fn adapters() -> io::Result<Vec<u64>> {
     let flags = GAA_FLAG_SKIP_ANYCAST
         | GAA_FLAG_SKIP_MULTICAST
@@ -27,10 +29,10 @@ fn adapters() -> io::Result<Vec<u64>> {
     loop {
         let mut memory = vec![0_u64; size as usize / 8 + 1];
         let (family, to) = (u32::from(AF_UNSPEC), memory.as_mut_ptr().cast());
-        // SAFETY: writes no more than the size given.
+        // SAFETY: the call writes at most `size` bytes, the length of the local buffer.
         match unsafe { GetAdaptersAddresses(family, flags, ptr::null(), to, &mut size) } {
             0 => return Ok(memory),
-            // The size has been set to what it takes.
+            // The call has set `size` to the required size.
             ERROR_BUFFER_OVERFLOW => {}
             ERROR_NO_DATA => return Ok(Vec::new()),
             code => return Err(io::Error::from_raw_os_error(code as i32)),
@@ -45,7 +47,7 @@ pub(crate) fn addresses() -> io::Result<Vec<InterfaceAddress>> {
         return Ok(found);
     }
     let mut next = memory.as_ptr().cast::<IP_ADAPTER_ADDRESSES_LH>().cast_mut();
-    // SAFETY: null, or an adapter in the memory.
+    // SAFETY: null, or a pointer into `memory`, which lives until the end of the function.
     while let Some(adapter) = unsafe { next.as_ref() } {
         next = adapter.Next;
         if adapter.OperStatus == IfOperStatusUp {
@@ -60,10 +62,10 @@ fn add_addresses(adapter: &IP_ADAPTER_ADDRESSES_LH, found: &mut Vec<InterfaceAdd
     if adapter.PhysicalAddressLength as usize == physical.len() {
         physical.copy_from_slice(&adapter.PhysicalAddress[..6]);
     }
-    // SAFETY: the name ends with NUL.
+    // SAFETY: the system terminates the name with NUL.
     let name = unsafe { text_at(adapter.FriendlyName) };
     let mut next = adapter.FirstUnicastAddress;
-    // SAFETY: null, or an address in the memory of the list.
+    // SAFETY: null, or a pointer into the memory of the list, which the caller keeps.
     while let Some(unicast) = unsafe { next.as_ref() } {
         next = unicast.Next;
         let Some((address, scope_id)) = address_of(&unicast.Address) else { continue };
@@ -99,24 +101,37 @@ fn address_of(from: &SOCKET_ADDRESS) -> Option<(IpAddr, u32)> {
     let mut storage = SockAddrStorage::zeroed();
     let length = (from.iSockaddrLength as usize).min(storage.size_of() as usize);
     let to = (&raw mut storage).cast::<u8>();
-    // SAFETY: the address has at least this length, and so has the storage.
+    // SAFETY: both the address and the storage have at least `length` bytes.
     unsafe { ptr::copy_nonoverlapping(from.lpSockaddr.cast::<u8>(), to, length) };
-    // SAFETY: that many bytes of an address are in the storage.
+    // SAFETY: the storage holds `length` bytes of an address.
     let address = unsafe { SockAddr::new(storage, length as i32) };
     let scope_id = address.as_socket_ipv6().map_or(0, |address| address.scope_id());
     Some((address.as_socket()?.ip(), scope_id))
 }
 
+/// The scope identifier after the `%` of an address: the index on Windows.
+pub(crate) fn identifier(index: u32) -> io::Result<String> {
+    name(index).map(|_| index.to_string())
+}
+
+pub(crate) fn index(name: &CStr) -> io::Result<u32> {
+    // SAFETY: a `CStr` ends with NUL and lives across the call.
+    match unsafe { if_nametoindex(name.as_ptr().cast()) } {
+        0 => Err(io::ErrorKind::NotFound.into()),
+        index => Ok(index),
+    }
+}
+
 pub(crate) fn name(index: u32) -> io::Result<String> {
-    // SAFETY: plain data, for which all zeros are valid.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let mut luid: NET_LUID_LH = unsafe { std::mem::zeroed() };
-    // SAFETY: writes the number.
+    // SAFETY: the call writes only the local variable.
     let code = unsafe { ConvertInterfaceIndexToLuid(index, &mut luid) };
     if code != 0 {
         return Err(io::Error::from_raw_os_error(code as i32));
     }
     let mut name = [0_u16; 257];
-    // SAFETY: writes no more than the length given.
+    // SAFETY: the call writes at most the length of the local buffer.
     let code = unsafe { ConvertInterfaceLuidToNameW(&luid, name.as_mut_ptr(), name.len()) };
     match code {
         0 => Ok(text(&name)),

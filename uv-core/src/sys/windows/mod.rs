@@ -1,14 +1,15 @@
-//! Windows.
+//! The system calls of Windows.
 
 #![allow(unsafe_code)]
 
+mod errors;
 pub(crate) mod fs;
+mod handle_transfer;
 pub(crate) mod interfaces;
-pub(crate) mod names;
-mod passing;
 mod pipes;
 mod process;
 pub(crate) mod random;
+pub(crate) mod resolver;
 mod signals;
 mod sockets;
 pub(crate) mod system;
@@ -18,7 +19,7 @@ mod transport;
 mod tty;
 mod udp;
 pub(crate) mod users;
-pub(crate) mod watching;
+pub(crate) mod watch;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,16 +27,17 @@ use std::mem::MaybeUninit;
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
 
-pub use passing::Passed;
-pub(crate) use passing::{
-    MOST_HANDLES, PASSED_OPERATE, PassedKind, Rights, kind_of, passed_pipe, passed_tcp, passed_udp,
-    receive_rights, send_rights,
+pub(crate) use errors::{error_name, error_number};
+pub use handle_transfer::Passed;
+pub(crate) use handle_transfer::{
+    MAX_HANDLES, PASSED_SUPPORT_OPS, PassedKind, Rights, kind_of, passed_pipe, passed_tcp,
+    passed_udp, receive_rights, send_rights,
 };
 
 pub(crate) use pipes::{
     Adopted, BoundPath, Channel, Chunk, Connecting, INSTANCES, NamedPipe, OwnedPipe, Server,
-    Waited, adopt, bind_pipe, can_listen, connect_pipe, let_everybody, local_name, peer_name,
-    pipe_sockets, pipes_work_on, plain_pipe,
+    Waited, adopt, bind_pipe, can_listen, connect_pipe, local_name, peer_name, pipe_sockets,
+    pipes_work_on, plain_pipe, set_permissions,
 };
 
 pub(crate) use process::{
@@ -46,9 +48,9 @@ pub(crate) use process::{
 pub(crate) use signals::{subscribe, unsubscribe};
 
 pub(crate) use sockets::{
-    ABORTED, CANCELLED, LITTLE, MUCH_AT_ONCE, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS, accept,
-    accepted, is_connecting, is_ones_own, is_passing, is_wrong_family, out_of_descriptors,
-    reuse_port, socket_pair, stream_socket,
+    ABORTED, CANCELLED, COALESCE_MAX, LARGE_READ, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS,
+    accept, accepted, is_connecting, is_per_connection, is_transient, is_wrong_family,
+    out_of_descriptors, reuse_port, socket_pair, stream_socket,
 };
 
 pub(crate) use transport::Transport;
@@ -67,15 +69,15 @@ pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {
     }
 }
 
-/// Windows gives each page when it is written first.
+/// Nothing to do: Windows commits a page at the first write.
 pub(crate) fn fault_in<T>(_: &mut [MaybeUninit<T>]) {}
 
-/// Only sockets can be given to a poll.
+/// Nothing to check: on Windows only sockets can be polled.
 pub(crate) fn refuse_files(_: RawSource) -> io::Result<()> {
     Ok(())
 }
 
-/// What a poll is told when its socket has an error.
+/// The error of a poll handle whose socket has failed.
 pub(crate) fn bad_source() -> io::Error {
     io::Error::from_raw_os_error(WSAENOTSOCK)
 }
@@ -85,7 +87,7 @@ pub(crate) fn bad_source() -> io::Error {
 pub(crate) struct SigprofBlocked;
 
 impl SigprofBlocked {
-    pub(crate) fn is_possible() -> io::Result<()> {
+    pub(crate) fn is_supported() -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "Windows has no SIGPROF"))
     }
 
@@ -99,31 +101,31 @@ pub(crate) fn forks() -> u32 {
     0
 }
 
-/// A text of the system's, up to its NUL.
+/// Converts UTF-16 of the system, up to its NUL.
 pub(crate) fn text(units: &[u16]) -> String {
     let end = units.iter().position(|&unit| unit == 0).unwrap_or(units.len());
     String::from_utf16_lossy(&units[..end])
 }
 
-/// A text of the system's that ends with NUL.
+/// Converts NUL-terminated UTF-16 of the system.
 ///
 /// # Safety
 ///
-/// `from` points to such a text.
+/// `from` points to a NUL-terminated string.
 unsafe fn text_at(from: *const u16) -> String {
     let (mut units, mut at) = (Vec::new(), from);
     loop {
-        // SAFETY: within the text, by the caller's promise.
+        // SAFETY: within the string, which the caller guarantees to end with NUL.
         match unsafe { at.read() } {
             0 => return String::from_utf16_lossy(&units),
             unit => units.push(unit),
         }
-        // SAFETY: not at the NUL yet.
+        // SAFETY: the loop has found `length` units before the NUL.
         at = unsafe { at.add(1) };
     }
 }
 
-/// A text as the system takes it: with a NUL at its end.
+/// Converts to NUL-terminated UTF-16, as system calls take it.
 fn wide(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
 }

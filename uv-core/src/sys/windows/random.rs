@@ -1,4 +1,4 @@
-//! The system's random bytes.
+//! Random bytes from the system.
 
 use std::io;
 use std::ptr;
@@ -10,7 +10,7 @@ use windows_sys::Win32::Security::Cryptography::{
 /// Fills all of `buffer`.
 pub(crate) fn fill(buffer: &mut [u8]) -> io::Result<()> {
     let (memory, length) = (buffer.as_mut_ptr(), buffer.len() as u32);
-    // SAFETY: writes as much as the length given, which the caller has limited.
+    // SAFETY: the call writes exactly the length of `buffer`, which the caller limits to `u32`.
     let status = unsafe {
         BCryptGenRandom(ptr::null_mut(), memory, length, BCRYPT_USE_SYSTEM_PREFERRED_RNG)
     };

@@ -1,9 +1,8 @@
-//! The console's events, as signals.
+//! Console control events, delivered as signals.
 //!
-//! Windows calls the handler on a thread of its own, so an ordinary lock will do. It does
-//! not tell of a change of the window's size unless somebody reads the console's input,
-//! which is not for a signal watcher to do: so a thread looks at the size now and then,
-//! while anybody watches.
+//! Windows calls the control handler on a separate thread, so it can take an ordinary lock. Windows
+//! reports a change of the window size only to a reader of the console's input, which a signal
+//! watcher must not consume: so a thread polls the size while `SIGWINCH` is watched.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,16 +16,16 @@ use windows_sys::Win32::System::Console::{
     SetConsoleCtrlHandler,
 };
 
-use crate::mailbox::{Kind, Mailbox, check_number};
+use crate::handles::{Kind, PendingSignals, check_number};
 use crate::signum::{SIGBREAK, SIGHUP, SIGINT, SIGWINCH};
 
-/// How often the size of the window is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The interval at which the window size is polled.
+const SIZE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A loop that watches a signal, once for each of its watchers.
+/// A subscription of a loop to a signal, one for each of its watchers.
 #[derive(Debug)]
 struct Subscriber {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<PendingSignals>,
     signum: i32,
 }
 
@@ -45,19 +44,19 @@ fn console() -> MutexGuard<'static, Console> {
 }
 
 impl Console {
-    /// Tells all who watch. True if there is anybody.
-    fn tell(&self, signum: i32) -> bool {
-        let mut told = false;
-        let mut last: Option<&Arc<Mailbox>> = None;
-        // The subscriptions of one loop stand together: it is told once.
+    /// Notifies all loops that watch the signal. False if no loop does.
+    fn notify(&self, signum: i32) -> bool {
+        let mut notified = false;
+        let mut last: Option<&Arc<PendingSignals>> = None;
+        // The subscriptions of one loop are adjacent: it is notified once.
         for subscriber in self.subscribers.iter().filter(|it| it.signum == signum) {
             if !last.is_some_and(|last| Arc::ptr_eq(last, &subscriber.mailbox)) {
                 subscriber.mailbox.post(signum as usize);
             }
             last = Some(&subscriber.mailbox);
-            told = true;
+            notified = true;
         }
-        told
+        notified
     }
 
     fn watches(&self, signum: i32) -> bool {
@@ -65,7 +64,7 @@ impl Console {
     }
 }
 
-/// Windows calls this on a thread of its own.
+/// The control handler. Windows calls it on a separate thread.
 unsafe extern "system" fn on_console_event(event: u32) -> i32 {
     let signum = match event {
         CTRL_C_EVENT => SIGINT,
@@ -73,29 +72,30 @@ unsafe extern "system" fn on_console_event(event: u32) -> i32 {
         CTRL_CLOSE_EVENT => SIGHUP,
         _ => return 0,
     };
-    let told = console().tell(signum);
-    if told && signum == SIGHUP {
-        // Windows ends the process when this returns: give the loop all the time there is.
+    let notified = console().notify(signum);
+    if notified && signum == SIGHUP {
+        // Windows ends the process when the handler returns: leave the loop the whole grace period.
         loop {
             thread::park();
         }
     }
-    i32::from(told)
+    i32::from(notified)
 }
 
-/// Starts telling `mailbox` of a signal, for one more watcher.
-pub(crate) fn subscribe(mailbox: &Arc<Mailbox>, signum: i32, _kind: Kind) -> io::Result<()> {
+/// Subscribes `mailbox` to a signal, for one more watcher.
+pub(crate) fn subscribe(mailbox: &Arc<PendingSignals>, signum: i32, _kind: Kind) -> io::Result<()> {
     check_number(signum)?;
     let mut console = console();
     if !console.handler_installed {
-        // SAFETY: the handler has the right signature and is there for ever.
+        // SAFETY: the handler is a function with the required signature, valid for the whole
+        // process.
         if unsafe { SetConsoleCtrlHandler(Some(on_console_event), 1) } == 0 {
             return Err(io::Error::last_os_error());
         }
         console.handler_installed = true;
     }
     if signum == SIGWINCH && !console.size_watched {
-        // Looked at now: the thread may be slow to start.
+        // Read before the thread starts, so that a change in between is reported.
         let size = console_size();
         let name = "uv-console-size".into();
         thread::Builder::new().name(name).spawn(move || watch_size(size))?;
@@ -108,14 +108,18 @@ pub(crate) fn subscribe(mailbox: &Arc<Mailbox>, signum: i32, _kind: Kind) -> io:
 }
 
 /// Ends one watcher's subscription.
-pub(crate) fn unsubscribe(mailbox: &Arc<Mailbox>, signum: i32, _kind: Kind) -> io::Result<()> {
+pub(crate) fn unsubscribe(
+    mailbox: &Arc<PendingSignals>,
+    signum: i32,
+    _kind: Kind,
+) -> io::Result<()> {
     let mut console = console();
     let of_loop = |it: &Subscriber| Arc::ptr_eq(&it.mailbox, mailbox) && it.signum == signum;
     if let Some(at) = console.subscribers.iter().position(of_loop) {
         console.subscribers.remove(at);
     }
     if console.subscribers.is_empty() && console.handler_installed {
-        // SAFETY: removes the handler that was installed.
+        // SAFETY: no memory is passed; the handler was installed by `subscribe`.
         unsafe { SetConsoleCtrlHandler(Some(on_console_event), 0) };
         console.handler_installed = false;
     }
@@ -124,7 +128,7 @@ pub(crate) fn unsubscribe(mailbox: &Arc<Mailbox>, signum: i32, _kind: Kind) -> i
 
 fn watch_size(mut size: Option<(i16, i16)>) {
     loop {
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(SIZE_POLL_INTERVAL);
         let now = console_size();
         let mut console = console();
         if !console.watches(SIGWINCH) {
@@ -133,22 +137,22 @@ fn watch_size(mut size: Option<(i16, i16)>) {
         }
         if now != size {
             size = now;
-            console.tell(SIGWINCH);
+            console.notify(SIGWINCH);
         }
     }
 }
 
-/// Columns and rows of the window, or `None` if there is no console.
+/// Columns and rows of the window, or `None` without a console.
 fn console_size() -> Option<(i16, i16)> {
     [STD_OUTPUT_HANDLE, STD_ERROR_HANDLE].into_iter().find_map(|which| {
         // SAFETY: no memory is passed.
         let handle = unsafe { GetStdHandle(which) };
         let mut info = MaybeUninit::<CONSOLE_SCREEN_BUFFER_INFO>::uninit();
-        // SAFETY: a wrong handle is an error; the structure is written otherwise.
+        // SAFETY: the call validates the handle, and writes only the structure.
         if unsafe { GetConsoleScreenBufferInfo(handle, info.as_mut_ptr()) } == 0 {
             return None;
         }
-        // SAFETY: written by the call.
+        // SAFETY: the successful call has written the structure.
         let window = unsafe { info.assume_init() }.srWindow;
         Some((window.Right - window.Left + 1, window.Bottom - window.Top + 1))
     })

@@ -1,4 +1,4 @@
-//! Stream sockets.
+//! Stream sockets on Windows.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,40 +9,40 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAEFAULT, WSAEMFILE, WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK,
 };
 
-/// A socket that is nobody else's: what [`Tcp::open`](crate::Tcp::open) takes over.
+/// An owned socket: the argument of [`Tcp::open`](crate::Tcp::open).
 pub(crate) type OwnedSocket = std::os::windows::io::OwnedSocket;
 
-/// Windows has no signals to be spared.
+/// No flags: Windows has no `SIGPIPE`.
 pub(crate) const SEND_FLAGS: i32 = 0;
 
-/// The kernel has no memory for it at this moment.
+/// The kernel has no buffer space at the moment.
 pub(crate) const NO_BUFFER: i32 = WSAENOBUFS;
 
-/// Operations are better for any number of bytes: to wait for readiness is one as well.
-pub(crate) const MUCH_AT_ONCE: usize = isize::MAX as usize;
+/// Operations are preferred for any size: a wait for readiness is an operation as well.
+pub(crate) const LARGE_READ: usize = isize::MAX as usize;
 
-/// Operations are started by a call each: to write at once is as good for any number of bytes.
-pub(crate) const LITTLE: Option<usize> = None;
+/// Never coalesce: each operation needs its own system call, so a direct write costs no more.
+pub(crate) const COALESCE_MAX: Option<usize> = None;
 
-/// What a request is told that was given up.
+/// The error of a request that was cancelled.
 pub(crate) const CANCELLED: i32 = WSAECANCELLED;
 
-/// What an operation says that was cancelled: `ERROR_OPERATION_ABORTED`.
+/// The result of a cancelled operation: `ERROR_OPERATION_ABORTED`.
 pub(crate) const ABORTED: i32 = WSA_OPERATION_ABORTED;
 
-/// True if an operation ended without having failed: it may be started again.
-pub(crate) fn is_passing(code: i32) -> bool {
+/// True if an operation ended without a real failure and may be restarted.
+pub(crate) fn is_transient(code: i32) -> bool {
     matches!(code, ABORTED | NO_BUFFER | WSAEWOULDBLOCK)
 }
 
-/// A stream socket that does not block and is not inherited.
+/// Creates a non-blocking stream socket that is not inherited.
 pub(crate) fn stream_socket(domain: Domain) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// Two connected sockets that do not block.
+/// Creates a pair of connected non-blocking sockets.
 pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
@@ -51,7 +51,7 @@ pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
     one.connect(&listener.local_addr()?)?;
     let ours = one.local_addr()?.as_socket();
     loop {
-        // Anybody may connect to a port of this machine: ours is the one that we know.
+        // Any local process may connect to the port: compare the peer address with our own socket.
         let (other, peer) = listener.accept()?;
         if peer.as_socket() == ours {
             one.set_nonblocking(true)?;
@@ -61,57 +61,62 @@ pub(crate) fn socket_pair() -> io::Result<(Socket, Socket)> {
     }
 }
 
-/// Accepts a connection that does not block and is not inherited.
+/// Accepts a connection as a non-blocking socket that is not inherited.
 pub(crate) fn accept(listener: &Socket) -> io::Result<Socket> {
     let (socket, _) = listener.accept()?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// The connection that an operation has accepted, which nobody else has.
-pub(crate) fn accepted(raw: usize) -> io::Result<Socket> {
+/// Takes ownership of the connection that an accept operation returned.
+///
+/// # Safety
+///
+/// `raw` is the result of an accept operation, and no other code owns it.
+pub(crate) unsafe fn accepted(raw: usize) -> io::Result<Socket> {
     use std::os::windows::io::{FromRawSocket, RawSocket};
 
-    // SAFETY: the system has just given it to us.
+    // SAFETY: the caller guarantees that no other code owns `raw`.
     let socket = unsafe { Socket::from_raw_socket(raw as RawSocket) };
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// True if `connect` has begun and goes on.
+/// True if `connect` is in progress.
 pub(crate) fn is_connecting(error: &io::Error) -> bool {
     error.raw_os_error() == Some(WSAEWOULDBLOCK)
 }
 
-/// True if the address is of a family that the socket is not.
+/// True if the address family does not match the socket.
 pub(crate) fn is_wrong_family(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(WSAEAFNOSUPPORT | WSAEFAULT))
 }
 
-/// True if no connection can be accepted until sockets are closed.
+/// True if `accept` fails until sockets are closed.
 pub(crate) fn out_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(WSAEMFILE)
 }
 
-/// True for errors of `accept` that say nothing of the listener.
-pub(crate) fn is_ones_own(error: &io::Error) -> bool {
-    // The last is Wine's word for a peer that is gone already.
+/// True for errors of `accept` that concern one connection and not the listener.
+pub(crate) fn is_per_connection(error: &io::Error) -> bool {
+    // Wine returns the last one for a peer that has closed already.
     let own = [WSAEWOULDBLOCK, WSAECONNRESET, WSAECONNABORTED, WSAENOBUFS, WSAENOTCONN];
     error.raw_os_error().is_none_or(|code| own.contains(&code))
 }
 
-/// Windows lets several bind one port, but only one of them gets connections.
+/// Unsupported: with `SO_REUSEADDR` only one of several listeners on a port gets connections.
 pub(crate) fn reuse_port(_socket: &Socket) -> io::Result<()> {
-    let why = "Windows does not spread connections over the listeners of a port";
+    let why =
+        "Windows does not balance connections over several listeners on a port: use one listener";
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
-/// Sockets are limited by memory only: there is nothing to keep for when they run out.
+/// Empty: the number of sockets is limited by memory only, so no descriptor is kept in reserve.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve(());
 
 impl Reserve {
     pub(crate) fn keep(&mut self) {}
 
-    pub(crate) fn turn_away(&mut self, _listener: &Socket) {}
+    pub(crate) fn reject_pending(&mut self, _listener: &Socket) {}
 }

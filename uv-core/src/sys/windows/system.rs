@@ -1,4 +1,4 @@
-//! What Windows says of itself.
+//! System information on Windows.
 
 use std::ffi::c_void;
 use std::io;
@@ -36,37 +36,37 @@ use windows_sys::Win32::System::WindowsProgramming::SYSTEM_PROCESSOR_PERFORMANCE
 use super::{text, wide};
 use crate::system::{CpuInfo, CpuTimes, MemoryLimit, ResourceUsage, Uname, priority};
 
-/// The error of a function that returns false.
+/// Converts the result of a function that returns false on error.
 fn check(result: i32) -> io::Result<()> {
     if result == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A handle that is closed with this.
+/// A handle that is closed on drop.
 struct Owned(HANDLE);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: ours, and closed once.
+        // SAFETY: `self` owns the handle and closes it once.
         unsafe { CloseHandle(self.0) };
     }
 }
 
 fn system_info() -> SYSTEM_INFO {
     let mut info = MaybeUninit::<SYSTEM_INFO>::zeroed();
-    // SAFETY: writes the structure.
+    // SAFETY: the call writes only the local structure.
     unsafe { GetNativeSystemInfo(info.as_mut_ptr()) };
-    // SAFETY: plain data, for which all zeros are valid too.
+    // SAFETY: plain data, for which all zeros are a valid value.
     unsafe { info.assume_init() }
 }
 
 pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
     let count = system_info().dwNumberOfProcessors.max(1) as usize;
-    // SAFETY: plain data, for which all zeros are valid.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let none: SYSTEM_PROCESSOR_PERFORMANCE_INFORMATION = unsafe { std::mem::zeroed() };
     let mut times = vec![none; count];
     let (size, mut written) = (size_of_val(&times[..]) as u32, 0);
     let (kind, to) = (SystemProcessorPerformanceInformation, times.as_mut_ptr().cast());
-    // SAFETY: writes no more than the size given.
+    // SAFETY: the call writes at most the size of the local memory.
     let status = unsafe { NtQuerySystemInformation(kind, to, size, &mut written) };
     if status != 0 {
         return Err(io::Error::other(format!("the system's times: status {status:#x}")));
@@ -81,10 +81,10 @@ pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
             times: CpuTimes {
                 user: time(times.UserTime),
                 nice: Duration::ZERO,
-                // The kernel's time includes that of idling.
+                // The kernel time includes the idle time.
                 system: time(times.KernelTime - times.IdleTime),
                 idle: time(times.IdleTime),
-                // The second of the reserved times is that of interrupts.
+                // The second reserved time is the interrupt time.
                 irq: time(times.Reserved1[1]),
             },
         }
@@ -92,7 +92,7 @@ pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
     Ok(cpus.collect())
 }
 
-/// A text in the registry; empty if there is none.
+/// A string from the registry; empty if it does not exist.
 fn registry_text(key: &str, value: &str) -> String {
     let mut units = [0_u16; 256];
     let mut size = size_of_val(&units) as u32;
@@ -100,18 +100,18 @@ fn registry_text(key: &str, value: &str) -> String {
     if registry(key, value, RRF_RT_REG_SZ, to, &mut size) { text(&units) } else { String::new() }
 }
 
-/// A number in the registry; 0 if there is none.
+/// A number from the registry; 0 if it does not exist.
 fn registry_number(key: &str, value: &str) -> u32 {
     let (mut number, mut size) = (0_u32, 4);
     registry(key, value, RRF_RT_REG_DWORD, (&raw mut number).cast(), &mut size);
     number
 }
 
-/// Reads a value of the machine's, if it is there: no more than `size` bytes, to `to`.
+/// Reads a value of `HKEY_LOCAL_MACHINE`, if it exists: at most `size` bytes, to `to`.
 fn registry(key: &str, value: &str, kind: u32, to: *mut c_void, size: &mut u32) -> bool {
     let (root, key, value) = (HKEY_LOCAL_MACHINE, wide(key), wide(value));
     let no_type = ptr::null_mut();
-    // SAFETY: the names end with NUL; writes no more than the size, which callers have.
+    // SAFETY: the names end with NUL; the callers pass memory of at least `size` bytes.
     unsafe { RegGetValueW(root, key.as_ptr(), value.as_ptr(), kind, no_type, to, size) == 0 }
 }
 
@@ -120,10 +120,10 @@ pub(crate) fn load_average() -> [f64; 3] {
 }
 
 fn memory() -> io::Result<MEMORYSTATUSEX> {
-    // SAFETY: plain data, for which all zeros are valid.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let mut status: MEMORYSTATUSEX = unsafe { std::mem::zeroed() };
     status.dwLength = size_of::<MEMORYSTATUSEX>() as u32;
-    // SAFETY: writes the structure.
+    // SAFETY: the call writes only the local structure.
     check(unsafe { GlobalMemoryStatusEx(&mut status) })?;
     Ok(status)
 }
@@ -141,12 +141,12 @@ pub(crate) fn memory_limit() -> Option<MemoryLimit> {
 }
 
 fn memory_counters() -> io::Result<PROCESS_MEMORY_COUNTERS> {
-    // SAFETY: plain data, for which all zeros are valid.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let mut counters: PROCESS_MEMORY_COUNTERS = unsafe { std::mem::zeroed() };
     let size = size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
-    // SAFETY: a constant.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     let process = unsafe { GetCurrentProcess() };
-    // SAFETY: writes no more than the size given.
+    // SAFETY: the call writes at most the size of the local memory.
     check(unsafe { K32GetProcessMemoryInfo(process, &mut counters, size) })?;
     Ok(counters)
 }
@@ -160,13 +160,13 @@ pub(crate) fn uptime() -> io::Result<Duration> {
     Ok(Duration::from_millis(unsafe { GetTickCount64() }))
 }
 
-/// The times of a process or a thread in the kernel and in programs, as `ask` gives them.
+/// The kernel and user times of a process or a thread, as `query` returns them.
 fn times(
-    ask: impl FnOnce(*mut FILETIME, *mut FILETIME, *mut FILETIME, *mut FILETIME) -> i32,
+    query: impl FnOnce(*mut FILETIME, *mut FILETIME, *mut FILETIME, *mut FILETIME) -> i32,
 ) -> io::Result<(Duration, Duration)> {
     let [mut made, mut ended, mut kernel, mut user] =
         [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 4];
-    check(ask(&mut made, &mut ended, &mut kernel, &mut user))?;
+    check(query(&mut made, &mut ended, &mut kernel, &mut user))?;
     let time = |time: FILETIME| {
         let of_100_ns = u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
         Duration::from_nanos(of_100_ns.saturating_mul(100))
@@ -175,17 +175,17 @@ fn times(
 }
 
 pub(crate) fn resource_usage() -> io::Result<ResourceUsage> {
-    // SAFETY: a constant.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     let process = unsafe { GetCurrentProcess() };
     let (user_time, system_time) = times(|made, ended, kernel, user| {
-        // SAFETY: writes four times.
+        // SAFETY: the call writes four local variables.
         unsafe { GetProcessTimes(process, made, ended, kernel, user) }
     })?;
     let memory = memory_counters()?;
     let mut io = MaybeUninit::<IO_COUNTERS>::zeroed();
-    // SAFETY: writes the structure.
+    // SAFETY: the call writes only the local structure.
     check(unsafe { GetProcessIoCounters(process, io.as_mut_ptr()) })?;
-    // SAFETY: written by the call.
+    // SAFETY: the successful call has written the structure.
     let io = unsafe { io.assume_init() };
     Ok(ResourceUsage {
         user_time,
@@ -199,20 +199,20 @@ pub(crate) fn resource_usage() -> io::Result<ResourceUsage> {
 }
 
 pub(crate) fn thread_resource_usage() -> io::Result<ResourceUsage> {
-    // SAFETY: a constant.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     let thread = unsafe { GetCurrentThread() };
     let (user_time, system_time) = times(|made, ended, kernel, user| {
-        // SAFETY: writes four times.
+        // SAFETY: the call writes four local variables.
         unsafe { GetThreadTimes(thread, made, ended, kernel, user) }
     })?;
     Ok(ResourceUsage { user_time, system_time, ..ResourceUsage::default() })
 }
 
 pub(crate) fn uname() -> io::Result<Uname> {
-    // SAFETY: plain data, for which all zeros are valid.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let mut version: OSVERSIONINFOW = unsafe { std::mem::zeroed() };
     version.dwOSVersionInfoSize = size_of::<OSVERSIONINFOW>() as u32;
-    // SAFETY: writes the structure; it does not fail.
+    // SAFETY: the call writes only the local structure, and cannot fail.
     unsafe { RtlGetVersion(&mut version) };
     let OSVERSIONINFOW { dwMajorVersion, dwMinorVersion, dwBuildNumber, .. } = version;
     // SAFETY: every member of this union is plain data.
@@ -237,12 +237,12 @@ pub(crate) fn hostname() -> io::Result<String> {
     let mut name = [0_u16; 256];
     let mut length = name.len() as u32;
     let kind = ComputerNamePhysicalDnsHostname;
-    // SAFETY: writes no more than the length given.
+    // SAFETY: the call writes at most the length of the local buffer.
     check(unsafe { GetComputerNameExW(kind, name.as_mut_ptr(), &mut length) })?;
     Ok(text(&name))
 }
 
-/// From the lowest to the highest.
+/// Priority classes, from the lowest to the highest.
 const CLASSES: [(i32, u32); 6] = [
     (priority::LOW, IDLE_PRIORITY_CLASS),
     (priority::BELOW_NORMAL, BELOW_NORMAL_PRIORITY_CLASS),
@@ -261,7 +261,7 @@ fn open_process(pid: u32, rights: u32) -> io::Result<Owned> {
 
 pub(crate) fn process_priority(pid: u32) -> io::Result<i32> {
     let process = open_process(pid, PROCESS_QUERY_LIMITED_INFORMATION)?;
-    // SAFETY: the handle is open.
+    // SAFETY: the handle is open until the end of the function.
     let class = unsafe { GetPriorityClass(process.0) };
     check(class as i32)?;
     let of = CLASSES.iter().find(|(_, of)| *of == class);
@@ -272,7 +272,7 @@ pub(crate) fn set_process_priority(pid: u32, wanted: i32) -> io::Result<()> {
     let process = open_process(pid, PROCESS_SET_INFORMATION)?;
     let not_higher = CLASSES.iter().rev().find(|(priority, _)| wanted <= *priority);
     let class = not_higher.map_or(IDLE_PRIORITY_CLASS, |(_, class)| *class);
-    // SAFETY: the handle is open.
+    // SAFETY: the handle is open until the end of the function.
     check(unsafe { SetPriorityClass(process.0, class) })
 }
 
@@ -283,13 +283,13 @@ pub(crate) fn parent_id() -> io::Result<u32> {
         return Err(io::Error::last_os_error());
     }
     let list = Owned(list);
-    // SAFETY: plain data, for which all zeros are valid.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let mut entry: PROCESSENTRY32W = unsafe { std::mem::zeroed() };
     entry.dwSize = size_of::<PROCESSENTRY32W>() as u32;
-    // SAFETY: writes the entry.
+    // SAFETY: the call writes only the local entry.
     check(unsafe { Process32FirstW(list.0, &mut entry) })?;
     while entry.th32ProcessID != std::process::id() {
-        // SAFETY: writes the entry.
+        // SAFETY: the call writes only the local entry.
         check(unsafe { Process32NextW(list.0, &mut entry) })?;
     }
     Ok(entry.th32ParentProcessID)

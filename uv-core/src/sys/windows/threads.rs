@@ -1,4 +1,4 @@
-//! The calling thread.
+//! Affinity, priority and name of the calling thread.
 
 use std::ffi::c_void;
 use std::io;
@@ -16,23 +16,23 @@ use super::wide;
 use crate::system::ThreadPriority;
 
 fn thread() -> HANDLE {
-    // SAFETY: a constant.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     unsafe { GetCurrentThread() }
 }
 
-/// The processors of the process, as bits.
+/// The affinity mask of the process.
 fn process_mask() -> io::Result<usize> {
     let (mut process_mask, mut system_mask) = (0, 0);
-    // SAFETY: a constant.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     let process = unsafe { GetCurrentProcess() };
-    // SAFETY: writes both masks.
+    // SAFETY: the call writes both masks to local variables.
     match unsafe { GetProcessAffinityMask(process, &mut process_mask, &mut system_mask) } {
         0 => Err(io::Error::last_os_error()),
         _ => Ok(process_mask),
     }
 }
 
-/// Sets the processors, as bits; gives those of before.
+/// Sets the affinity mask of the thread and returns the previous one.
 fn set_mask(mask: usize) -> io::Result<usize> {
     // SAFETY: no memory is passed.
     match unsafe { SetThreadAffinityMask(thread(), mask) } {
@@ -41,7 +41,7 @@ fn set_mask(mask: usize) -> io::Result<usize> {
     }
 }
 
-/// The only way to ask is to set.
+/// Windows has no call that reads the mask: it is set and restored.
 pub(crate) fn affinity() -> io::Result<Vec<usize>> {
     let before = set_mask(process_mask()?)?;
     set_mask(before)?;
@@ -52,7 +52,7 @@ pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     let known = cpus.iter().filter(|&&cpu| cpu < usize::BITS as usize);
     let mask = known.fold(0, |mask, cpu| mask | 1 << cpu) & process_mask()?;
     if mask == 0 {
-        let why = "a thread needs a processor to run on, and there is none of these";
+        let why = "the affinity is empty: name at least one processor that the process may use";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     set_mask(mask).map(drop)
@@ -72,7 +72,7 @@ const PRIORITIES: [(ThreadPriority, i32); 5] = [
 ];
 
 pub(crate) fn priority() -> io::Result<ThreadPriority> {
-    /// What an error looks like.
+    /// The return value for an error, `THREAD_PRIORITY_ERROR_RETURN`.
     const FAILED: i32 = i32::MAX;
     // SAFETY: no memory is passed.
     let number = unsafe { GetThreadPriority(thread()) };
@@ -92,24 +92,24 @@ pub(crate) fn set_priority(priority: ThreadPriority) -> io::Result<()> {
     }
 }
 
-/// The error for what a newer function returns.
+/// Converts an `HRESULT`.
 fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::other(format!("failed with {result:#x}"))) } else { Ok(()) }
 }
 
 pub(crate) fn name() -> io::Result<String> {
     let mut text = ptr::null_mut();
-    // SAFETY: writes where the text is.
+    // SAFETY: the call writes one pointer to a local variable.
     check(unsafe { GetThreadDescription(thread(), &mut text) })?;
-    // SAFETY: the system's texts end with NUL.
+    // SAFETY: the system returned a NUL-terminated string.
     let name = unsafe { super::text_at(text) };
-    // SAFETY: given to us to be freed, once.
+    // SAFETY: the call transferred the allocation to this function, which frees it once.
     unsafe { LocalFree(text.cast::<c_void>()) };
     Ok(name)
 }
 
 pub(crate) fn set_name(name: &str) -> io::Result<()> {
     let name = wide(name);
-    // SAFETY: reads a text that ends with NUL.
+    // SAFETY: the string ends with NUL and lives across the call.
     check(unsafe { SetThreadDescription(thread(), name.as_ptr()) })
 }

@@ -1,4 +1,4 @@
-//! What a stream reads and writes: a socket, a console behind one, or a pipe.
+//! The transport of a stream: a socket, a console behind a socket, or a pipe.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -15,9 +15,9 @@ use super::{SEND_FLAGS, accept, stream_socket};
 /// The socket of a stream.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    /// What is read comes through the socket; what is written goes here.
+    /// A console: reads come through the socket, writes go to the console.
     pub(super) console: Option<Box<Console>>,
-    /// Instead of a socket: what only sockets know fails.
+    /// A pipe, instead of a socket: socket options fail.
     pipe: Option<NamedPipe>,
     socket: Held,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Transport {
 #[derive(Debug)]
 enum Held {
     Own(Socket),
-    /// One that is never connected, for those who have none.
+    /// An unconnected socket, the placeholder for pipes.
     Nobodys(&'static Socket),
 }
 
@@ -57,53 +57,53 @@ impl Deref for Transport {
 }
 
 impl Transport {
-    /// True if what is written goes to the socket.
+    /// True if writes go to the socket.
     pub(crate) fn is_socket(&self) -> bool {
         self.console.is_none() && self.pipe.is_none()
     }
 
-    /// A pipe, which works by operations.
+    /// Makes the transport of a pipe, which uses overlapped operations.
     pub(crate) fn of_pipe(pipe: NamedPipe) -> io::Result<Transport> {
         let socket = Held::Nobodys(nobodys_socket()?);
         Ok(Transport { console: None, pipe: Some(pipe), socket })
     }
 
-    /// The pipe, if that is what it is.
+    /// The pipe, if the transport is one.
     pub(crate) fn pipe(&self) -> Option<&NamedPipe> {
         self.pipe.as_ref()
     }
 
-    /// What others call it.
+    /// The raw source.
     pub(crate) fn source(&self) -> io::Result<RawSource> {
         self.pipe.as_ref().map_or_else(|| Ok(RawSource::of(&**self)), NamedPipe::source)
     }
 
-    /// What another process can have of it.
+    /// The source to pass to another process.
     pub(crate) fn passable(&self) -> io::Result<RawSource> {
         self.pipe.as_ref().map_or_else(|| Ok(RawSource::of(&**self)), NamedPipe::passable)
     }
 
-    /// True if handles can go over it.
+    /// True if it can pass handles.
     pub(crate) fn passes_handles(&self) -> bool {
         self.pipe.as_ref().is_some_and(NamedPipe::passes_handles)
     }
 
-    /// From now on handles go over it.
+    /// Enables the passing of handles.
     pub(crate) fn pass_handles(&self) {
         if let Some(NamedPipe::End(channel)) = &self.pipe {
             channel.pass_handles();
         }
     }
 
-    /// The other end of a pipe is a child's. Nothing else tells which process that is, as both
-    /// were opened here.
+    /// Sets the child process at the other end of a pipe. Windows reports this process instead,
+    /// because it opened both ends.
     pub(crate) fn set_peer(&self, process: u32) {
         if let Some(NamedPipe::End(channel)) = &self.pipe {
             channel.set_peer(process);
         }
     }
 
-    /// Listens; a pipe does so by its instances.
+    /// Starts to listen; a pipe uses its instances.
     pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
         if self.pipe.is_some() { Ok(()) } else { Socket::listen(self, backlog) }
     }
@@ -116,13 +116,14 @@ impl Transport {
         }
     }
 
-    /// Makes its calls wait or not.
-    pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+    /// Makes calls wait instead of failing with `WouldBlock`, or the reverse.
+    pub(crate) fn set_blocking(&mut self, blocking: bool) -> io::Result<()> {
         if self.pipe.is_some() {
-            let why = "the pipes of Windows do not wait in their calls";
+            let why =
+                "a pipe cannot be made blocking on Windows: await the callbacks of its operations";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        Socket::set_nonblocking(self, nonblocking)
+        self.set_nonblocking(!blocking)
     }
 
     pub(super) fn of_console(console: Console, socket: Socket) -> Transport {
@@ -137,13 +138,13 @@ impl Transport {
         }
     }
 
-    /// Writes once, what goes.
+    /// Writes once, possibly a part.
     pub(crate) fn send(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
         if let Some(console) = &self.console {
             return console.write(bufs);
         }
         if self.pipe.is_some() {
-            // It is written by operations, when the stream waits for that.
+            // The stream writes pipes by operations, after this error.
             return Err(io::ErrorKind::WouldBlock.into());
         }
         match bufs {
@@ -152,12 +153,12 @@ impl Transport {
         }
     }
 
-    /// All is written. Only a socket can tell its peer so.
-    pub(crate) fn end_writing(&self) -> io::Result<()> {
+    /// Shuts the writing side down. Only sockets support it.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         if self.console.is_some() { Ok(()) } else { self.shutdown(Shutdown::Write) }
     }
 
-    /// The stream begins to wait for something to read, or ceases to.
+    /// Called when the stream starts or stops reading.
     pub(crate) fn wait_to_read(&self, waits: bool) {
         if let Some(console) = &self.console {
             console.wait_to_read(waits);

@@ -1,11 +1,11 @@
-//! UDP sockets.
+//! UDP sockets on Windows.
 
 use std::io;
 use std::net::Ipv4Addr;
 
 use socket2::{SockAddr, SockAddrStorage, Socket};
 
-/// Errors by the names that the documentation uses.
+/// Error codes by their Unix names, which the documentation uses.
 pub(crate) mod code {
     pub(crate) use windows_sys::Win32::Networking::WinSock::{
         WSAEALREADY as EALREADY, WSAEBADF as EBADF, WSAECONNRESET as ECONNRESET,
@@ -17,16 +17,16 @@ pub(crate) mod code {
     pub(crate) const EBUSY: i32 = 170;
 }
 
-/// Lets others bind the same address.
+/// Lets other sockets bind the same address.
 pub(crate) fn share_address(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_address(true)
 }
 
-/// Lets the socket talk to everybody again.
+/// Removes the peer address of the socket.
 pub(crate) fn disconnect(socket: &Socket) -> io::Result<()> {
     let storage = SockAddrStorage::zeroed();
     let length = storage.size_of();
-    // SAFETY: all zeros are an address of no family, which is of any length.
+    // SAFETY: a zeroed address has the family `AF_UNSPEC`, which is valid with any length.
     socket.connect(&unsafe { SockAddr::new(storage, length) })
 }
 

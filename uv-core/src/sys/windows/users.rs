@@ -1,4 +1,4 @@
-//! The user, and where its files go.
+//! The current user, its home directory and the directory for temporary files.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,13 +16,13 @@ use windows_sys::Win32::UI::Shell::GetUserProfileDirectoryW;
 use super::text;
 use crate::system::{Group, User};
 
-/// Room for any path that these functions give.
-const ROOM: usize = 32_768;
+/// The maximum length of a path, in UTF-16 units.
+const MAX_PATH_UNITS: usize = 32_768;
 
 pub(crate) fn current() -> io::Result<User> {
     let mut name = [0_u16; 257];
     let mut length = name.len() as u32;
-    // SAFETY: writes no more than the length given.
+    // SAFETY: the call writes at most the length of the local buffer.
     if unsafe { GetUserNameW(name.as_mut_ptr(), &mut length) } == 0 {
         return Err(io::Error::last_os_error());
     }
@@ -38,17 +38,17 @@ pub(crate) fn current() -> io::Result<User> {
 
 fn home() -> io::Result<PathBuf> {
     let mut token = ptr::null_mut();
-    // SAFETY: a constant.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     let process = unsafe { GetCurrentProcess() };
-    // SAFETY: writes the token.
+    // SAFETY: the call writes the token to a local variable.
     if unsafe { OpenProcessToken(process, TOKEN_READ, &mut token) } == 0 {
         return Err(io::Error::last_os_error());
     }
-    let (mut path, mut length) = (vec![0_u16; ROOM], ROOM as u32);
-    // SAFETY: the token is open; writes no more than the length given.
+    let (mut path, mut length) = (vec![0_u16; MAX_PATH_UNITS], MAX_PATH_UNITS as u32);
+    // SAFETY: the token is open, and the call writes at most the length of the local buffer.
     let found = unsafe { GetUserProfileDirectoryW(token, path.as_mut_ptr(), &mut length) };
     let error = io::Error::last_os_error();
-    // SAFETY: ours, and closed once.
+    // SAFETY: this function owns the token and closes it once.
     unsafe { CloseHandle(token) };
     if found == 0 { Err(error) } else { Ok(path_of(&path)) }
 }
@@ -59,19 +59,22 @@ fn path_of(units: &[u16]) -> PathBuf {
 }
 
 pub(crate) fn user(_uid: u32) -> io::Result<User> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "users of Windows have no numbers"))
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "Windows users have no numeric id: use the current user",
+    ))
 }
 
 pub(crate) fn group(_gid: u32) -> io::Result<Group> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "groups of Windows have no numbers"))
+    Err(io::Error::new(io::ErrorKind::Unsupported, "Windows groups have no numeric id"))
 }
 
 pub(crate) fn temp_dir() -> PathBuf {
-    let mut path = vec![0_u16; ROOM];
-    // SAFETY: writes no more than the length given.
-    let length = unsafe { GetTempPathW(ROOM as u32, path.as_mut_ptr()) } as usize;
-    let units = &path[..length.min(ROOM)];
-    // The root of a drive keeps its slash.
+    let mut path = vec![0_u16; MAX_PATH_UNITS];
+    // SAFETY: the call writes at most the length of the local buffer.
+    let length = unsafe { GetTempPathW(MAX_PATH_UNITS as u32, path.as_mut_ptr()) } as usize;
+    let units = &path[..length.min(MAX_PATH_UNITS)];
+    // The trailing slash of a drive's root is part of the path.
     let backslash = u16::from(b'\\');
     let keep = units.len() - usize::from(units.len() > 3 && units.ends_with(&[backslash]));
     path_of(&units[..keep])

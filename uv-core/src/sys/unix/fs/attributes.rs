@@ -1,4 +1,4 @@
-//! Whose files are, who may do what with them, and their times.
+//! Ownership, permissions and times of files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, fchown, lchown};
@@ -11,21 +11,21 @@ pub(crate) const CHMOD: Way<(Name, u32), ()> = Way::blocking(|(name, mode)| {
 });
 
 pub(crate) const FCHMOD: Way<(File, u32), ()> =
-    Way::blocking(|(file, mode)| file.0.set_permissions(Permissions::from_mode(*mode)));
+    Way::blocking(|(file, mode)| file.std().set_permissions(Permissions::from_mode(*mode)));
 
-/// The user and the group; `None` stays as it is.
+/// The user and the group; `None` leaves the value unchanged.
 pub(crate) type Owners = (Option<u32>, Option<u32>);
 
 pub(crate) const CHOWN: Way<(Name, Owners), ()> =
     Way::blocking(|(name, (user, group))| chown(name.as_path(), *user, *group));
 
 pub(crate) const FCHOWN: Way<(File, Owners), ()> =
-    Way::blocking(|(file, (user, group))| fchown(&*file.0, *user, *group));
+    Way::blocking(|(file, (user, group))| fchown(file.std(), *user, *group));
 
 pub(crate) const LCHOWN: Way<(Name, Owners), ()> =
     Way::blocking(|(name, (user, group))| lchown(name.as_path(), *user, *group));
 
-/// When the file was read, and when it was written.
+/// Access time and modification time.
 pub(crate) type Times = (SetTime, SetTime);
 
 pub(crate) const UTIME: Way<(Name, Times), ()> =
@@ -36,21 +36,23 @@ pub(crate) const LUTIME: Way<(Name, Times), ()> =
 
 pub(crate) const FUTIME: Way<(File, Times), ()> = Way::blocking(|(file, times)| {
     let times = [timespec(times.0), timespec(times.1)];
-    // SAFETY: the kernel reads two times, which live across the call.
+    // SAFETY: reads two `timespec`s, the length of `times`, a local.
     retried(|| unsafe { libc::futimens(fd(file), times.as_ptr()) }).map(drop)
 });
 
 fn set_times(name: &Name, times: Times, flags: libc::c_int) -> std::io::Result<()> {
     let times = [timespec(times.0), timespec(times.1)];
     let call = || {
-        // SAFETY: the path ends with a NUL; it and the two times live across the call.
+        // SAFETY: reads a NUL-terminated path, which `name` owns, and two `timespec`s, the length
+        // of `times`, a local.
         unsafe { libc::utimensat(libc::AT_FDCWD, name.as_ptr(), times.as_ptr(), flags) }
     };
     retried(call).map(drop)
 }
 
 fn timespec(time: SetTime) -> libc::timespec {
-    // SAFETY: a `timespec` is numbers, which may all be zero. On some systems it has padding.
+    // A literal would not compile everywhere: on some systems there is a padding field.
+    // SAFETY: a C structure of integers; zero is valid for each.
     let mut spec: libc::timespec = unsafe { std::mem::zeroed() };
     match time {
         SetTime::Now => spec.tv_nsec = libc::UTIME_NOW as _,

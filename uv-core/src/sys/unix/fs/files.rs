@@ -1,4 +1,4 @@
-//! Opening, closing, and what concerns an open file as a whole.
+//! Opening, closing, syncing and truncating files.
 
 use std::fs::File as Std;
 use std::io;
@@ -11,19 +11,19 @@ use poll_core::Op;
 use super::{Name, Way, retried};
 use crate::fs::{File, OpenOptions};
 
-/// What opening takes.
+/// The arguments of an open.
 #[derive(Debug)]
-pub struct Opening {
+pub struct OpenRequest {
     name: Name,
     flags: c_int,
     mode: u32,
 }
 
-impl Opening {
-    pub(crate) fn new(path: &Path, options: OpenOptions) -> io::Result<Opening> {
+impl OpenRequest {
+    pub(crate) fn new(path: &Path, options: OpenOptions) -> io::Result<OpenRequest> {
         let name = Name::new(path)?;
         options.check()?;
-        Ok(Opening { name, flags: flags(options), mode: options.mode })
+        Ok(OpenRequest { name, flags: flags(options), mode: options.mode })
     }
 }
 
@@ -47,32 +47,40 @@ fn flags(options: OpenOptions) -> c_int {
     flags
 }
 
-pub(crate) const OPEN: Way<Opening, File> = Way {
-    perform: |Opening { name, flags, mode }| {
+pub(crate) const OPEN: Way<OpenRequest, File> = Way {
+    perform: |OpenRequest { name, flags, mode }| {
         let (flags, mode) = (*flags | libc::O_CLOEXEC, *mode as libc::c_uint);
-        // SAFETY: the path ends with a NUL and lives across the call.
-        retried(|| unsafe { libc::open(name.as_ptr(), flags, mode) }).map(opened)
+        // SAFETY: reads a NUL-terminated path, which `name` owns.
+        let fd = retried(|| unsafe { libc::open(name.as_ptr(), flags, mode) })?;
+        // SAFETY: `open` has returned a new descriptor, which nothing else owns.
+        Ok(unsafe { opened(fd) })
     },
-    op: Some(|Opening { name, flags, mode }| Op::OpenAt {
+    op: Some(|OpenRequest { name, flags, mode }| Op::OpenAt {
         at: name.at(),
         flags: *flags,
         mode: *mode,
     }),
-    value: |_, fd| Ok(opened(fd as RawFd)),
+    // SAFETY: the loop passes the result of a successful `Op::OpenAt`: a new descriptor, which
+    // nothing else owns.
+    value: |_, fd| Ok(unsafe { opened(fd as RawFd) }),
 };
 
-/// A descriptor that the kernel has just made.
-fn opened(fd: RawFd) -> File {
-    // SAFETY: it was made for the caller, and nobody else knows of it.
+/// Takes ownership of a new descriptor.
+///
+/// # Safety
+///
+/// `fd` is open, and nothing else owns it.
+unsafe fn opened(fd: RawFd) -> File {
+    // SAFETY: an open descriptor without another owner, by the caller's contract.
     File::from(unsafe { Std::from_raw_fd(fd) })
 }
 
 pub(crate) fn close(file: Std) -> io::Result<()> {
-    // SAFETY: the descriptor was given up for this.
+    // SAFETY: takes no pointer. `into_raw_fd` has given up the ownership, so only this closes it.
     match unsafe { libc::close(file.into_raw_fd()) } {
         -1 => {
             let error = io::Error::last_os_error();
-            // Interrupted, it is closed all the same.
+            // An interrupted close has released the descriptor nevertheless.
             match error.raw_os_error() {
                 Some(libc::EINTR | libc::EINPROGRESS) => Ok(()),
                 _ => Err(error),
@@ -82,22 +90,22 @@ pub(crate) fn close(file: Std) -> io::Result<()> {
     }
 }
 
-/// Somebody else closes it.
+/// Gives up the descriptor, which a backend operation closes.
 pub(crate) fn forget(file: Std) {
     let _ = file.into_raw_fd();
 }
 
 pub(crate) const FSYNC: Way<File, ()> = Way::either(
-    |file| file.0.sync_all(),
+    |file| file.std().sync_all(),
     |file| Op::Fsync { source: file.source(), data_only: false },
 );
 
 pub(crate) const FDATASYNC: Way<File, ()> = Way::either(
-    |file| file.0.sync_data(),
+    |file| file.std().sync_data(),
     |file| Op::Fsync { source: file.source(), data_only: true },
 );
 
 pub(crate) const FTRUNCATE: Way<(File, u64), ()> = Way::either(
-    |(file, len)| file.0.set_len(*len),
+    |(file, len)| file.std().set_len(*len),
     |(file, len)| Op::Ftruncate { source: file.source(), len: *len },
 );

@@ -1,19 +1,20 @@
-//! Files.
+//! File operations.
 //!
-//! Each operation is a [`Way`]: how a thread does it, and the operation by which a backend
-//! does the same.
+//! Each operation is a [`Way`]: the blocking call for a thread of the pool, and the equivalent
+//! backend operation, if there is one.
 
 mod attributes;
 mod copy;
 mod files;
-mod names;
-mod space;
+mod path_ops;
+mod read_write;
 mod stat;
-mod transfer;
+mod statfs;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -23,12 +24,12 @@ pub(crate) use crate::fs::Way;
 pub(crate) use attributes::*;
 pub(crate) use copy::COPYFILE;
 pub(crate) use files::*;
-pub(crate) use names::*;
-pub(crate) use space::STATFS;
+pub(crate) use path_ops::*;
+pub(crate) use read_write::*;
 pub(crate) use stat::*;
-pub(crate) use transfer::*;
+pub(crate) use statfs::STATFS;
 
-/// A path as the kernel takes it.
+/// A path in the form that the kernel takes: NUL-terminated.
 #[derive(Clone, Debug)]
 pub struct Name(CString);
 
@@ -51,7 +52,7 @@ impl Name {
         RawPath::of(&self.0)
     }
 
-    /// The name, from the current directory.
+    /// The path relative to the working directory.
     fn at(&self) -> At {
         At { dir: None, path: self.raw() }
     }
@@ -61,12 +62,32 @@ pub(crate) fn source(file: &std::fs::File) -> RawSource {
     RawSource::of(file)
 }
 
-/// A path of bytes of which some were a path's.
+/// The descriptor as a file that is never closed.
+///
+/// # Safety
+///
+/// The descriptor stays open as long as the file is used.
+pub(crate) unsafe fn borrow(source: RawSource) -> io::Result<ManuallyDrop<std::fs::File>> {
+    match source.fd() {
+        // No file has this number, and `std` reserves it.
+        -1 => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        // SAFETY: open by the caller's contract; `ManuallyDrop` leaves it to its owner.
+        fd => Ok(ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) })),
+    }
+}
+
+/// Another file with the number of a borrowed one.
+pub(crate) fn copy_number(file: &ManuallyDrop<std::fs::File>) -> ManuallyDrop<std::fs::File> {
+    // SAFETY: the caller of `File::borrow_raw` keeps the descriptor open for the clones too.
+    ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(file.as_raw_fd()) })
+}
+
+/// The path of raw bytes. The bytes are those of a path with a changed part.
 pub(crate) fn path_from(bytes: Vec<u8>) -> io::Result<OsString> {
     Ok(OsString::from_vec(bytes))
 }
 
-/// Calls until it is not interrupted. `-1` is a failure.
+/// Repeats a call while it is interrupted. The result -1 is a failure.
 fn retried<N: From<i8> + PartialEq>(mut call: impl FnMut() -> N) -> io::Result<N> {
     loop {
         let result = call();
@@ -80,16 +101,16 @@ fn retried<N: From<i8> + PartialEq>(mut call: impl FnMut() -> N) -> io::Result<N
     }
 }
 
-/// An operation was interrupted before it did anything.
+/// True if an operation was interrupted before it had an effect.
 pub(crate) fn is_interrupted(code: i32) -> bool {
     code == libc::EINTR
 }
 
-/// The kernel performs no such operation on this kind of file.
+/// True if the kernel does not support the operation on this kind of file.
 pub(crate) fn is_unsupported(code: i32) -> bool {
     code == libc::EOPNOTSUPP
 }
 
 fn fd(file: &crate::fs::File) -> libc::c_int {
-    file.0.as_raw_fd()
+    file.std().as_raw_fd()
 }

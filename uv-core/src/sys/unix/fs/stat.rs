@@ -1,14 +1,14 @@
-//! Asking about files.
+//! File metadata: `statx(2)` on Linux, `stat(2)` elsewhere.
 
 #![allow(clippy::unnecessary_cast, reason = "fields have other types on other systems")]
 
 use crate::fs::{File, Stat, Timestamp};
 
-/// Whom to ask about.
+/// The file that a request is about.
 #[derive(Debug)]
 enum Subject {
     Path(super::Name),
-    /// The link itself, if it is one.
+    /// A symbolic link is not followed.
     Link(super::Name),
     File(File),
 }
@@ -21,7 +21,7 @@ cfg_if::cfg_if! {
     }
 }
 
-/// By `statx(2)`, which knows when a file was made.
+/// By `statx(2)` (Linux 4.11), which returns the creation time.
 #[cfg(all(target_os = "linux", any(target_env = "gnu", target_env = "musl")))]
 mod by_statx {
     use std::io;
@@ -37,31 +37,31 @@ mod by_statx {
 
     const MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
 
-    /// What asking about a file takes, and room for the answer.
+    /// The arguments of a request, and the memory for the result.
     #[derive(Debug)]
-    pub struct Asking {
+    pub struct StatRequest {
         subject: Subject,
         answer: MaybeUninit<libc::statx>,
     }
 
-    impl Asking {
-        fn new(subject: Subject) -> Asking {
-            Asking { subject, answer: MaybeUninit::zeroed() }
+    impl StatRequest {
+        fn new(subject: Subject) -> StatRequest {
+            StatRequest { subject, answer: MaybeUninit::zeroed() }
         }
 
-        pub(crate) fn about(name: Name) -> Asking {
-            Asking::new(Subject::Path(name))
+        pub(crate) fn of_path(name: Name) -> StatRequest {
+            StatRequest::new(Subject::Path(name))
         }
 
-        pub(crate) fn about_link(name: Name) -> Asking {
-            Asking::new(Subject::Link(name))
+        pub(crate) fn of_link(name: Name) -> StatRequest {
+            StatRequest::new(Subject::Link(name))
         }
 
-        pub(crate) fn about_file(file: File) -> Asking {
-            Asking::new(Subject::File(file))
+        pub(crate) fn of_file(file: File) -> StatRequest {
+            StatRequest::new(Subject::File(file))
         }
 
-        /// From where, by which path, with which flags.
+        /// The directory, the path and the flags of `statx`.
         fn how(&self) -> (c_int, *const c_char, c_int) {
             match &self.subject {
                 Subject::Path(name) => (libc::AT_FDCWD, name.as_ptr(), 0),
@@ -71,35 +71,37 @@ mod by_statx {
         }
 
         fn answer(&self) -> Stat {
-            // SAFETY: it is numbers, zero before the kernel wrote to it.
+            // SAFETY: `new` zeroes the structure, and zero is valid for its integers; the kernel
+            // writes integers only.
             stat(unsafe { self.answer.assume_init_ref() })
         }
     }
 
-    /// The kernel, or who filters its calls, has none.
+    /// Set if the kernel has no `statx` or a seccomp filter refuses it.
     static MISSING: AtomicBool = AtomicBool::new(false);
 
-    pub(crate) const STAT: Way<Asking, Stat> = Way {
-        perform: |asking| {
+    pub(crate) const STAT: Way<StatRequest, Stat> = Way {
+        perform: |request| {
             if MISSING.load(Ordering::Relaxed) {
-                return old::ask(&asking.subject);
+                return old::query(&request.subject);
             }
-            let (dir, path, flags) = asking.how();
-            let out = asking.answer.as_mut_ptr();
-            // SAFETY: the path ends with a NUL, and the answer goes where there is room.
-            let asked = retried(|| unsafe { libc::statx(dir, path, flags, MASK, out) });
-            match asked {
-                Ok(_) => Ok(asking.answer()),
+            let (dir, path, flags) = request.how();
+            let out = request.answer.as_mut_ptr();
+            // SAFETY: reads a NUL-terminated path, which the request owns, and writes one `statx`
+            // to the request's own memory.
+            let result = retried(|| unsafe { libc::statx(dir, path, flags, MASK, out) });
+            match result {
+                Ok(_) => Ok(request.answer()),
                 Err(error) if is_missing(&error) => {
                     MISSING.store(true, Ordering::Relaxed);
-                    old::ask(&asking.subject)
+                    old::query(&request.subject)
                 }
                 Err(error) => Err(error),
             }
         },
-        op: Some(|asking| {
-            let out = NonNull::from(&mut asking.answer).cast();
-            let (at, flags) = match &asking.subject {
+        op: Some(|request| {
+            let out = NonNull::from(&mut request.answer).cast();
+            let (at, flags) = match &request.subject {
                 Subject::Path(name) => (name.at(), 0),
                 Subject::Link(name) => (name.at(), libc::AT_SYMLINK_NOFOLLOW),
                 Subject::File(file) => {
@@ -109,11 +111,11 @@ mod by_statx {
             };
             Op::Statx { at, flags, mask: MASK, out }
         }),
-        value: |asking, _| Ok(asking.answer()),
+        value: |request, _| Ok(request.answer()),
     };
 
     fn is_missing(error: &io::Error) -> bool {
-        // Filters of calls that they do not know say `EPERM`; `statx` itself never does.
+        // seccomp filters return `EPERM` for unknown calls; `statx` itself never does.
         matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
     }
 
@@ -135,23 +137,23 @@ mod by_statx {
             accessed: time(of.stx_atime),
             modified: time(of.stx_mtime),
             changed: time(of.stx_ctime),
-            // Zero where the file system does not know.
-            born: time(of.stx_btime),
+            // Zero if the file system does not record it.
+            created: time(of.stx_btime),
         }
     }
 
-    /// For kernels before 4.11.
+    /// For kernels without `statx`.
     mod old {
         use std::io;
         use std::os::unix::fs::MetadataExt;
 
         use super::*;
 
-        pub(super) fn ask(subject: &Subject) -> io::Result<Stat> {
+        pub(super) fn query(subject: &Subject) -> io::Result<Stat> {
             let of = match subject {
                 Subject::Path(name) => std::fs::metadata(name.as_path()),
                 Subject::Link(name) => std::fs::symlink_metadata(name.as_path()),
-                Subject::File(file) => file.0.metadata(),
+                Subject::File(file) => file.std().metadata(),
             }?;
             let time = |sec, nsec: i64| Timestamp { sec, nsec: nsec as u32 };
             let changed = time(of.ctime(), of.ctime_nsec());
@@ -171,17 +173,17 @@ mod by_statx {
                 accessed: time(of.atime(), of.atime_nsec()),
                 modified: time(of.mtime(), of.mtime_nsec()),
                 changed,
-                born: changed,
+                created: changed,
             })
         }
 
         #[cfg(test)]
         #[test]
-        fn both_ways_agree() {
+        fn statx_and_stat_agree() {
             let name = Name::new(std::path::Path::new("Cargo.toml")).unwrap();
-            let new = (STAT.perform)(&mut Asking::about(name.clone())).unwrap();
-            let old = ask(&Subject::Path(name)).unwrap();
-            assert_eq!(new, Stat { born: new.born, ..old });
+            let new = (STAT.perform)(&mut StatRequest::of_path(name.clone())).unwrap();
+            let old = query(&Subject::Path(name)).unwrap();
+            assert_eq!(new, Stat { created: new.created, ..old });
         }
     }
 }
@@ -194,36 +196,38 @@ mod by_stat {
     use super::super::{Name, Way, fd, retried};
     use super::*;
 
-    /// What asking about a file takes.
+    /// The arguments of a request.
     #[derive(Debug)]
-    pub struct Asking(Subject);
+    pub struct StatRequest(Subject);
 
-    impl Asking {
-        pub(crate) fn about(name: Name) -> Asking {
-            Asking(Subject::Path(name))
+    impl StatRequest {
+        pub(crate) fn of_path(name: Name) -> StatRequest {
+            StatRequest(Subject::Path(name))
         }
 
-        pub(crate) fn about_link(name: Name) -> Asking {
-            Asking(Subject::Link(name))
+        pub(crate) fn of_link(name: Name) -> StatRequest {
+            StatRequest(Subject::Link(name))
         }
 
-        pub(crate) fn about_file(file: File) -> Asking {
-            Asking(Subject::File(file))
+        pub(crate) fn of_file(file: File) -> StatRequest {
+            StatRequest(Subject::File(file))
         }
     }
 
-    pub(crate) const STAT: Way<Asking, Stat> = Way::blocking(|Asking(subject)| {
+    pub(crate) const STAT: Way<StatRequest, Stat> = Way::blocking(|StatRequest(subject)| {
         let mut answer = MaybeUninit::<libc::stat>::zeroed();
         let out = answer.as_mut_ptr();
         retried(|| match subject {
-            // SAFETY: the path ends with a NUL, and the answer goes where there is room.
+            // SAFETY: reads a NUL-terminated path, which `name` owns, and writes one `stat`, to a
+            // local.
             Subject::Path(name) => unsafe { libc::stat(name.as_ptr(), out) },
-            // SAFETY: the path ends with a NUL, and the answer goes where there is room.
+            // SAFETY: reads a NUL-terminated path, which `name` owns, and writes one `stat`, to a
+            // local.
             Subject::Link(name) => unsafe { libc::lstat(name.as_ptr(), out) },
-            // SAFETY: the answer goes where there is room.
+            // SAFETY: writes one `stat`, to a local.
             Subject::File(file) => unsafe { libc::fstat(fd(file), out) },
         })?;
-        // SAFETY: it is numbers, zero before the kernel wrote to it.
+        // SAFETY: zeroed, and zero is valid for its integers; the kernel has written the rest.
         Ok(stat(unsafe { answer.assume_init_ref() }))
     });
 
@@ -237,11 +241,11 @@ mod by_stat {
                         let nsec = of.st_birthtime_nsec;
                     }
                 }
-                let born = Timestamp { sec: of.st_birthtime as _, nsec: nsec as _ };
-                (born, of.st_flags as u32, of.st_gen as u32)
+                let created = Timestamp { sec: of.st_birthtime as _, nsec: nsec as _ };
+                (created, of.st_flags as u32, of.st_gen as u32)
             }
         } else {
-            /// Who made it when is not known: the last change is the best guess.
+            /// The creation time is not available: the time of the last change stands in for it.
             fn rest(of: &libc::stat) -> (Timestamp, u32, u32) {
                 (Timestamp { sec: of.st_ctime as _, nsec: of.st_ctime_nsec as _ }, 0, 0)
             }
@@ -261,7 +265,7 @@ mod by_stat {
     }
 
     fn stat(of: &libc::stat) -> Stat {
-        let (born, flags, generation) = rest(of);
+        let (created, flags, generation) = rest(of);
         let [atime, mtime, ctime] = nanoseconds(of);
         Stat {
             dev: of.st_dev as u64,
@@ -279,7 +283,7 @@ mod by_stat {
             accessed: Timestamp { sec: of.st_atime as _, nsec: atime },
             modified: Timestamp { sec: of.st_mtime as _, nsec: mtime },
             changed: Timestamp { sec: of.st_ctime as _, nsec: ctime },
-            born,
+            created,
         }
     }
 }

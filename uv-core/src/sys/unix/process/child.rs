@@ -1,7 +1,10 @@
-//! What a child does between its start and its program.
+//! The code that a child runs between its start and `execve`.
 //!
-//! It may share this process's memory and has only the thread that started it, so it may
-//! neither allocate nor take a lock nor panic: only system calls.
+//! The child may share the memory of this process, and has a copy of the starting thread only. It
+//! must not allocate, lock or panic: it makes async-signal-safe calls only.
+//!
+//! Its descriptor table is its own (`fork`, or `clone` without `CLONE_FILES`), so closing and
+//! replacing descriptors here does not affect the owners in the parent.
 
 use std::convert::Infallible;
 use std::mem::MaybeUninit;
@@ -9,15 +12,16 @@ use std::ptr;
 
 use super::ChildEnd;
 use super::plan::Plan;
-use crate::mailbox::SIGNALS;
+use crate::handles::SIGNALS;
 
-/// The number of an error.
+/// An `errno` value.
 pub(super) type Errno = libc::c_int;
 
 impl Plan {
-    /// Becomes the program. Returns only if that fails.
+    /// Replaces the process by the program. Returns only if that fails.
     ///
-    /// To be called only in a child that was made for it, and with all signals blocked.
+    /// To be called only in a new child, with all signals blocked: it resets signal handlers and
+    /// rearranges the descriptors of the calling process.
     pub(super) fn execute(&mut self) -> Errno {
         let Err(error) = self.try_to_execute();
         error
@@ -26,12 +30,12 @@ impl Plan {
     fn try_to_execute(&mut self) -> Result<Infallible, Errno> {
         reset_handlers();
         if self.detached {
-            // SAFETY: no memory is passed.
+            // SAFETY: takes no pointer.
             check(unsafe { libc::setsid() })?;
         }
         self.arrange_descriptors()?;
         if let Some(directory) = &self.directory {
-            // SAFETY: the path ends with a NUL.
+            // SAFETY: reads a NUL-terminated path, which `Plan` owns.
             check(unsafe { libc::chdir(directory.as_ptr()) })?;
         }
         self.change_user()?;
@@ -39,16 +43,16 @@ impl Plan {
         Err(self.exec())
     }
 
-    /// Makes the descriptors what they are to be.
+    /// Moves each descriptor to the number that the plan has for it.
     fn arrange_descriptors(&mut self) -> Result<(), Errno> {
         let count = self.ends.len() as libc::c_int;
-        // Those whose number is to be another's go out of the way first.
+        // First duplicates every source whose number is the target of another one.
         for (target, end) in (0..).zip(&mut self.ends) {
             if let ChildEnd::Inherit(source) | ChildEnd::Made(source) = end
                 && *source < count
                 && *source != target
             {
-                // SAFETY: no memory is passed.
+                // SAFETY: takes no pointer.
                 *source = check(unsafe { libc::fcntl(*source, libc::F_DUPFD_CLOEXEC, count) })?;
             }
         }
@@ -63,7 +67,8 @@ impl Plan {
                     }
                 },
                 ChildEnd::Ignore => {
-                    // SAFETY: no memory is passed. It may not be open.
+                    // SAFETY: takes no pointer, and the table is the child's own. The descriptor
+                    // may not be open, which is an error without effect.
                     unsafe { libc::close(target) };
                 }
                 ChildEnd::Inherit(source) => {
@@ -80,31 +85,47 @@ impl Plan {
 
     fn change_user(&self) -> Result<(), Errno> {
         if self.uid.is_some() || self.gid.is_some() {
-            // First, as long as it is permitted. Who may not do it may have done without.
-            // SAFETY: none are read.
-            let _ = unsafe { ids::setgroups(0, ptr::null()) };
+            // The groups go first, while the process still has the permission. A program must not
+            // run as another user with the groups of this one.
+            // SAFETY: the count is 0, so the kernel does not read the null pointer.
+            let dropped = check(unsafe { ids::setgroups(0, ptr::null()) });
+            if self.changes_user() {
+                dropped?;
+            }
         }
         if let Some(gid) = self.gid {
-            // SAFETY: no memory is passed.
+            // SAFETY: takes no pointer.
             check(unsafe { ids::setgid(gid) })?;
         }
         if let Some(uid) = self.uid {
-            // SAFETY: no memory is passed.
+            // SAFETY: takes no pointer.
             check(unsafe { ids::setuid(uid) })?;
         }
         Ok(())
     }
 
-    /// Tries the program at each place where it may be.
+    /// False if the plan has the user and the group of this process: such a child does not need the
+    /// permission to drop groups.
+    fn changes_user(&self) -> bool {
+        // SAFETY: takes no pointer.
+        let user = [unsafe { libc::getuid() }, unsafe { libc::geteuid() }];
+        // SAFETY: takes no pointer.
+        let group = [unsafe { libc::getgid() }, unsafe { libc::getegid() }];
+        self.uid.is_some_and(|uid| user != [uid; 2])
+            || self.gid.is_some_and(|gid| group != [gid; 2])
+    }
+
+    /// Executes the first candidate path that exists and may be executed.
     fn exec(&self) -> Errno {
         let environment = self.environment_pointer();
         let mut result = libc::ENOENT;
         for path in &self.paths {
-            // SAFETY: the path ends with a NUL, the arrays with a null.
+            // SAFETY: the path is NUL-terminated. `Strings` ends both arrays of NUL-terminated
+            // strings with null, as the C library does for `environ`; the plan owns them all.
             unsafe { libc::execve(path.as_ptr(), self.arguments.as_ptr(), environment) };
             match errno() {
                 libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ESTALE | libc::ETIMEDOUT => {}
-                // There may be another that may be run.
+                // Another candidate may be executable.
                 libc::EACCES => result = libc::EACCES,
                 error => return error,
             }
@@ -113,62 +134,64 @@ impl Plan {
     }
 }
 
-/// No signal is handled or ignored any more: handlers are not the child's, and programs
-/// expect not to inherit what is ignored.
+/// Resets every signal to its default action: the handlers are code of the parent, and programs do
+/// not expect to inherit ignored signals.
 fn reset_handlers() {
-    // SAFETY: all zeroes is a valid `sigaction`: the default action, no flags, no mask.
+    // SAFETY: a C structure of integers and pointers; zero is valid for each field and means the
+    // default action, no flags and an empty mask.
     let default: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    // Linux has 64 of them, but on MIPS; to try numbers that are none costs a call each.
+    // Linux has 64 signals except on MIPS. Each invalid number would cost a system call.
     let is_mips = cfg!(any(target_arch = "mips", target_arch = "mips64"));
     let has_64 = cfg!(target_os = "linux") && !is_mips;
     let last = if has_64 { 64 } else { SIGNALS as libc::c_int - 1 };
     for signum in 1..=last {
-        // SAFETY: reads one action. Numbers that cannot be changed are errors.
+        // SAFETY: reads one action, a local, and writes none (null). The child has its own table of
+        // actions; a signal that cannot be changed is an error.
         unsafe { libc::sigaction(signum, &default, ptr::null_mut()) };
     }
 }
 
 fn unblock_signals() {
     let mut none = MaybeUninit::uninit();
-    // SAFETY: initialises the set.
+    // SAFETY: writes one set, to a local.
     unsafe { libc::sigemptyset(none.as_mut_ptr()) };
-    // SAFETY: reads one set; `how` is valid, so it does not fail.
+    // SAFETY: reads the set that is initialised above, and writes none (null).
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) };
 }
 
-/// Makes `target` the null device. Its number is free then, and most of the time the lowest
-/// that is, which is what is opened.
+/// Opens the null device as `target`. After the close, `target` is usually the lowest free number,
+/// which `open` returns.
 fn open_null(target: libc::c_int) -> Result<(), Errno> {
     let mode = if target == 0 { libc::O_RDONLY } else { libc::O_RDWR };
-    // SAFETY: no memory is passed. It may not be open.
+    // SAFETY: takes no pointer, and the table is the child's own. It may not be open.
     unsafe { libc::close(target) };
-    // SAFETY: the path ends with a NUL.
+    // SAFETY: reads a NUL-terminated literal.
     let fd = check(unsafe { libc::open(c"/dev/null".as_ptr(), mode) })?;
     if fd != target {
         place(fd, target)?;
-        // SAFETY: it was opened above.
+        // SAFETY: takes no pointer; the descriptor was opened above.
         unsafe { libc::close(fd) };
     }
     Ok(())
 }
 
-/// Makes `target` the same as `source`, and stay open in the program.
+/// Makes `target` a duplicate of `source` that `exec` does not close.
 fn place(source: libc::c_int, target: libc::c_int) -> Result<(), Errno> {
     if source == target {
-        // SAFETY: no memory is passed.
+        // SAFETY: takes no pointer.
         return check(unsafe { libc::fcntl(target, libc::F_SETFD, 0) }).map(drop);
     }
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer, and the table is the child's own.
     check(unsafe { libc::dup2(source, target) }).map(drop)
 }
 
 fn make_blocking(fd: libc::c_int) -> Result<(), Errno> {
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     let flags = check(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
     if flags & libc::O_NONBLOCK == 0 {
         return Ok(());
     }
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     check(unsafe { libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK) }).map(drop)
 }
 
@@ -180,13 +203,14 @@ fn errno() -> Errno {
     super::super::signals::errno()
 }
 
-/// The kernel's own calls, which are about the calling thread. The C library's change all
-/// threads of the process, and it would take the parent's for the child's.
+/// The raw system calls, which change the calling thread only. The functions of the C library
+/// change all threads of the process, and in a child that shares memory its list is that of the
+/// parent.
 #[cfg(target_os = "linux")]
 mod ids {
     cfg_if::cfg_if! {
         if #[cfg(any(target_arch = "x86", target_arch = "arm"))] {
-            // The old calls have numbers of 16 bits.
+            // The calls without the suffix take IDs of 16 bits.
             use libc::{SYS_setgid32 as SYS_setgid, SYS_setgroups32 as SYS_setgroups};
             use libc::SYS_setuid32 as SYS_setuid;
         } else {
@@ -196,25 +220,25 @@ mod ids {
 
     /// # Safety
     ///
-    /// There are as many groups as said.
+    /// `groups` points to `count` group IDs.
     pub(super) unsafe fn setgroups(count: usize, groups: *const libc::gid_t) -> libc::c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel reads `count` IDs, which the caller provides.
         (unsafe { libc::syscall(SYS_setgroups, count, groups) }) as libc::c_int
     }
 
     /// # Safety
     ///
-    /// None is needed.
+    /// None. It is unsafe like the C library's function, which other systems use.
     pub(super) unsafe fn setgid(gid: libc::gid_t) -> libc::c_int {
-        // SAFETY: no memory is passed.
+        // SAFETY: takes no pointer.
         (unsafe { libc::syscall(SYS_setgid, gid) }) as libc::c_int
     }
 
     /// # Safety
     ///
-    /// None is needed.
+    /// None. It is unsafe like the C library's function, which other systems use.
     pub(super) unsafe fn setuid(uid: libc::uid_t) -> libc::c_int {
-        // SAFETY: no memory is passed.
+        // SAFETY: takes no pointer.
         (unsafe { libc::syscall(SYS_setuid, uid) }) as libc::c_int
     }
 }

@@ -1,5 +1,5 @@
-//! Descriptors of processes: readable from the end of the process on, and theirs alone, who
-//! ever gets the number afterwards. Linux 5.4 has all that is needed.
+//! Process descriptors (pidfd), which become readable when the process exits. Unlike a process ID,
+//! a pidfd is never reused for another process. Needs Linux 5.4 for `waitid(P_PIDFD)`.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,15 +12,15 @@ cfg_if::cfg_if! {
         use std::os::fd::{AsFd, AsRawFd, FromRawFd};
         use std::sync::OnceLock;
 
-        /// `P_PIDFD`, which not every C library names.
+        /// `P_PIDFD`, which not every C library defines.
         const P_PIDFD: libc::idtype_t = 3;
 
-        /// True if this kernel lets processes be waited for by descriptor.
-        pub(super) fn is_possible() -> bool {
+        /// True if this kernel can wait for a process by its descriptor.
+        pub(super) fn is_supported() -> bool {
             static POSSIBLE: OnceLock<bool> = OnceLock::new();
             *POSSIBLE.get_or_init(|| {
-                // Of this very process, which is no child of itself: a kernel that knows what
-                // is asked says so.
+                // Waits for this process itself, which is not its own child: a kernel that supports
+                // `P_PIDFD` returns `ECHILD`, others `EINVAL`.
                 let of_this = open(std::process::id() as libc::pid_t);
                 of_this.is_ok_and(|pidfd| {
                     let answer = try_wait(pidfd.as_fd());
@@ -29,31 +29,32 @@ cfg_if::cfg_if! {
             })
         }
 
-        /// The descriptor of a process.
+        /// `pidfd_open(2)`.
         pub(super) fn open(pid: libc::pid_t) -> io::Result<OwnedFd> {
-            // SAFETY: no memory is passed.
+            // SAFETY: takes no pointer.
             match unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } {
                 -1 => Err(io::Error::last_os_error()),
-                // SAFETY: the kernel has just given it to us.
+                // SAFETY: the call has returned a new descriptor, which nothing else owns.
                 fd => Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }),
             }
         }
 
-        /// How the child has ended, if it has.
+        /// Reaps the child if it has exited.
         pub(super) fn try_wait(pidfd: BorrowedFd<'_>) -> Option<io::Result<Exit>> {
             let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
             let (id, flags) = (pidfd.as_raw_fd() as libc::id_t, libc::WEXITED | libc::WNOHANG);
-            // SAFETY: the kernel writes one structure, which lives across the call.
+            // SAFETY: writes one `siginfo_t`, to a local of that type.
             if unsafe { libc::waitid(P_PIDFD, id, info.as_mut_ptr(), flags) } == -1 {
                 return Some(Err(io::Error::last_os_error()));
             }
-            // SAFETY: all zeroes is valid, and what the kernel writes is.
+            // SAFETY: zeroed, and zero is valid for its integers; the kernel has written the rest.
             let info = unsafe { info.assume_init() };
-            // SAFETY: what `waitid` writes has the number; it is zero if it wrote nothing.
+            // SAFETY: `waitid` fills the fields of `SIGCHLD`, to which the process ID belongs. It
+            // stays 0 if no child has exited.
             if unsafe { info.si_pid() } == 0 {
                 return None;
             }
-            // SAFETY: as above.
+            // SAFETY: `waitid` fills the fields of `SIGCHLD`, to which the status belongs.
             let status = unsafe { info.si_status() };
             Some(Ok(match info.si_code {
                 libc::CLD_EXITED => Exit { code: status.into(), signal: None },
@@ -61,17 +62,17 @@ cfg_if::cfg_if! {
             }))
         }
 
-        /// Sends a signal.
+        /// `pidfd_send_signal(2)`.
         pub(super) fn kill(pidfd: BorrowedFd<'_>, signum: i32) -> io::Result<()> {
             let (fd, null) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
-            // SAFETY: without a structure the kernel reads no memory.
+            // SAFETY: the only pointer is null, so the kernel reads no `siginfo_t`.
             match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signum, null, 0) } {
                 -1 => Err(io::Error::last_os_error()),
                 _ => Ok(()),
             }
         }
     } else {
-        pub(super) fn is_possible() -> bool {
+        pub(super) fn is_supported() -> bool {
             false
         }
 

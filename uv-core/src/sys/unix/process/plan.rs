@@ -1,5 +1,5 @@
-//! All that a child needs before it executes its program, in the form in which the kernel
-//! takes it: there the child must neither allocate nor fail halfway.
+//! The data that a child needs before `execve`, in the form that the kernel takes: the child must
+//! not allocate.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -9,15 +9,15 @@ use std::ptr;
 use super::ChildEnd;
 use crate::handles::{Command, CommandFlags};
 
-/// Where programs are looked for if the child has no `PATH`.
+/// The search path if the child has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/bin:/usr/bin";
 
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Where the program may be, in the order of trying.
+    /// Candidate paths of the program, in search order.
     pub(super) paths: Vec<CString>,
     pub(super) arguments: Strings,
-    /// `None` is this process's environment.
+    /// `None` means the environment of this process.
     pub(super) environment: Option<Strings>,
     pub(super) directory: Option<CString>,
     pub(super) ends: Vec<ChildEnd>,
@@ -26,7 +26,7 @@ pub(super) struct Plan {
     pub(super) detached: bool,
 }
 
-/// Strings, and an array of pointers to them with a null at the end.
+/// Strings, and an array of pointers to them that ends with null.
 #[derive(Debug)]
 pub(super) struct Strings {
     pointers: Vec<*const libc::c_char>,
@@ -73,7 +73,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// The child's environment, as `execve` takes it.
+    /// The child's environment in the form that `execve` takes.
     pub(super) fn environment_pointer(&self) -> *const *const libc::c_char {
         match &self.environment {
             Some(environment) => environment.as_ptr(),
@@ -82,25 +82,28 @@ impl Plan {
     }
 }
 
-/// This process's environment. Changing it meanwhile is unsafe, and so others' affair.
+/// The environment of this process. It must not change during the start: `std::env::set_var` is
+/// unsafe, and its contract excludes concurrent readers.
 fn environ() -> *const *const libc::c_char {
     cfg_if::cfg_if! {
         if #[cfg(target_vendor = "apple")] {
-            // SAFETY: returns where the pointer is, which is there for ever.
+            // SAFETY: takes no pointer; returns the address of a variable of the C library.
             let place = unsafe { libc::_NSGetEnviron() };
-            // SAFETY: as above.
+            // SAFETY: the variable lives as long as the process, and `set_var`'s contract excludes
+            // concurrent changes.
             unsafe { *place }.cast()
         } else {
             unsafe extern "C" {
                 static environ: *const *const libc::c_char;
             }
-            // SAFETY: every C library has it.
+            // SAFETY: POSIX defines the variable with this type, and `set_var`'s contract excludes
+            // concurrent changes.
             unsafe { environ }
         }
     }
 }
 
-/// The child's variables, unless they are just this process's.
+/// The child's variables; `None` if they are those of this process.
 fn variables(command: &Command<'_>) -> io::Result<Option<Vec<(OsString, OsString)>>> {
     let environment = &command.environment;
     if environment.is_inherited() {
@@ -113,7 +116,7 @@ fn variables(command: &Command<'_>) -> io::Result<Option<Vec<(OsString, OsString
     }
     for (name, value) in &environment.changes {
         if name.is_empty() || name.as_bytes().contains(&b'=') {
-            let why = format!("{name:?} cannot be the name of a variable");
+            let why = format!("{name:?} is no name of a variable: it is empty or contains `=`");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         variables.extend(value.iter().map(|value| (name.clone(), value.clone())));
@@ -127,7 +130,8 @@ fn joined(mut name: OsString, value: &OsStr) -> OsString {
     name
 }
 
-/// Where a program may be: a name without a slash is in one of the directories of `path`.
+/// The candidate paths of a program: a name without a slash is searched in the directories of
+/// `path`.
 fn candidates(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
     let name = program.as_bytes();
     if name.is_empty() {
@@ -138,7 +142,7 @@ fn candidates(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
     }
     let directories = path.as_bytes().split(|&byte| byte == b':');
     let within = |directory: &[u8]| match directory {
-        // An empty entry is the directory that the child is in.
+        // An empty entry means the child's working directory.
         b"" => c_string(program),
         _ => c_string(&OsString::from_vec([directory, b"/", name].concat())),
     };
@@ -147,7 +151,7 @@ fn candidates(program: &OsStr, path: &OsStr) -> io::Result<Vec<CString>> {
 
 fn c_string(text: &OsStr) -> io::Result<CString> {
     CString::new(text.as_bytes()).map_err(|_| {
-        let why = format!("{text:?} has a NUL in it, which no program can be given");
+        let why = format!("{text:?} contains a NUL, which cannot be passed to a program");
         io::Error::new(io::ErrorKind::InvalidInput, why)
     })
 }
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_up_and_a_path_is_not() {
+    fn names_are_searched_in_path_and_paths_are_not() {
         assert_eq!(candidates_of("sh", "/bin:/usr/bin"), ["/bin/sh", "/usr/bin/sh"]);
         assert_eq!(candidates_of("sh", "/bin::"), ["/bin/sh", "sh", "sh"]);
         assert_eq!(candidates_of("./sh", "/bin"), ["./sh"]);
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_texts_are_refused() {
+    fn strings_with_nul_and_invalid_variable_names_are_refused() {
         let refused = |command: Command<'_>| {
             let plan = Plan::new(&command, &[]);
             assert_eq!(plan.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{command:?}");

@@ -1,4 +1,4 @@
-//! FreeBSD and NetBSD: what `sysctl` says.
+//! System information of FreeBSD and NetBSD, from `sysctl`.
 
 use std::io;
 use std::ptr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::sysctl::{bytes, number, page_size, text};
 use crate::system::{CpuInfo, CpuTimes};
 
-/// How many times are told of each processor: user, nice, system, interrupts, idle.
+/// The counters of each processor: user, nice, system, interrupt, idle.
 const STATES: usize = 5;
 
 pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
@@ -19,10 +19,12 @@ pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
     };
     let mut times = vec![0; count * STATES * size_of::<u64>()];
     let length = bytes(name, &mut times)?;
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    let told = number(speed).unwrap_or(0);
-    let speed_mhz = if cfg!(target_os = "freebsd") { told } else { told / 1_000_000 } as u32;
+    let frequency = number(speed).unwrap_or(0);
+    // FreeBSD counts MHz, NetBSD Hz.
+    let unit = if cfg!(target_os = "freebsd") { 1 } else { 1_000_000 };
+    let speed_mhz = (frequency / unit) as u32;
     // FreeBSD counts in `long`, NetBSD in 64 bits.
     let word = if cfg!(target_os = "freebsd") { size_of::<libc::c_long>() } else { 8 };
     let cpus = times[..length].chunks_exact(word * STATES).map(|of_one| {
@@ -55,16 +57,17 @@ cfg_if::cfg_if! {
         pub(crate) fn resident_memory() -> io::Result<u64> {
             let pid = std::process::id() as libc::c_int;
             let mut path = [libc::CTL_KERN, libc::KERN_PROC, libc::KERN_PROC_PID, pid];
-            // SAFETY: plain data, for which all zeros are valid.
+            // SAFETY: a C structure of integers and raw pointers; zero is valid for each field.
             let mut process: libc::kinfo_proc = unsafe { std::mem::zeroed() };
-            ask(&mut path, &mut process)?;
+            // SAFETY: `kinfo_proc` is the structure that this path returns.
+            unsafe { query(&mut path, &mut process) }?;
             Ok(process.ki_rssize as u64 * page_size())
         }
     } else {
         pub(crate) fn free_memory() -> io::Result<u64> {
-            /// Where `struct uvmexp_sysctl`, all of 64 bits, has the count of free pages.
+            /// Index of the free page count in `struct uvmexp_sysctl`, whose fields have 64 bits.
             const FREE: usize = 4;
-            // The structure has grown and will grow; it is filled as far as there is room.
+            // The structure grows between versions; the kernel fills the buffer as far as it goes.
             let mut answer = [0; 1024];
             bytes(c"vm.uvmexp2", &mut answer)?;
             let mut pages = [0; 8];
@@ -77,19 +80,25 @@ cfg_if::cfg_if! {
             let size = size_of::<libc::kinfo_proc2>() as libc::c_int;
             let mut path =
                 [libc::CTL_KERN, libc::KERN_PROC2, libc::KERN_PROC_PID, pid, size, 1];
-            // SAFETY: plain data, for which all zeros are valid.
+            // SAFETY: a C structure of integers and raw pointers; zero is valid for each field.
             let mut process: libc::kinfo_proc2 = unsafe { std::mem::zeroed() };
-            ask(&mut path, &mut process)?;
+            // SAFETY: `kinfo_proc2` is the structure that this path returns, of the size in it.
+            unsafe { query(&mut path, &mut process) }?;
             Ok(process.p_vm_rssize as u64 * page_size())
         }
     }
 }
 
-/// Asks for a structure of plain data.
-fn ask<T>(path: &mut [libc::c_int], answer: &mut T) -> io::Result<()> {
+/// Reads a structure by `sysctl`.
+///
+/// # Safety
+///
+/// Any bytes that the kernel returns for `path` are a valid `T`.
+unsafe fn query<T>(path: &mut [libc::c_int], answer: &mut T) -> io::Result<()> {
     let mut length = size_of::<T>();
     let (to, nothing) = (ptr::from_mut(answer).cast(), ptr::null_mut());
-    // SAFETY: reads the path, and writes no more than the length given.
+    // SAFETY: reads the path, and writes at most `length` bytes, the size of `answer`; the caller
+    // guarantees that they are a valid `T`.
     let result = unsafe {
         libc::sysctl(path.as_mut_ptr(), path.len() as _, to, &mut length, nothing, 0)
     };

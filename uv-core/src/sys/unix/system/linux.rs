@@ -1,4 +1,4 @@
-//! Linux: what `/proc`, `/sys` and the control groups say.
+//! System information of Linux, from `/proc`, `/sys` and the control groups.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use crate::system::{CpuInfo, CpuTimes, MemoryLimit, unsupported};
 
 pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
     let (stat, info) = (fs::read_to_string("/proc/stat")?, fs::read_to_string("/proc/cpuinfo")?);
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
     Ok(parse_cpus(&stat, &info, ticks, |number| {
         let path = format!("/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_cur_freq");
@@ -18,7 +18,7 @@ pub(crate) fn cpu_info() -> io::Result<Vec<CpuInfo>> {
     }))
 }
 
-/// Puts together what `/proc/stat` and `/proc/cpuinfo` say of each processor.
+/// Combines the times of `/proc/stat` with the models and speeds of `/proc/cpuinfo`.
 fn parse_cpus(
     stat: &str,
     info: &str,
@@ -27,7 +27,7 @@ fn parse_cpus(
 ) -> Vec<CpuInfo> {
     let lines = stat.lines().filter_map(|line| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
-        // The line of all of them together has no number.
+        // The line of the totals has no processor number.
         let number = words.next()?;
         let number: usize =
             line.starts_with(&format!("cpu{number}")).then_some(number)?.parse().ok()?;
@@ -39,17 +39,17 @@ fn parse_cpus(
         Some((number, CpuTimes { user, nice, system, idle, irq: time() }))
     });
     let cpus = lines.map(|(number, times)| CpuInfo {
-        model: said_of(info, number, "model name").unwrap_or_default().to_owned(),
+        model: cpuinfo_field(info, number, "model name").unwrap_or_default().to_owned(),
         speed_mhz: speed_mhz(number)
-            .or_else(|| Some(said_of(info, number, "cpu MHz")?.parse::<f64>().ok()? as u32))
+            .or_else(|| Some(cpuinfo_field(info, number, "cpu MHz")?.parse::<f64>().ok()? as u32))
             .unwrap_or(0),
         times,
     });
     cpus.collect()
 }
 
-/// What `/proc/cpuinfo` says of a processor under `key`.
-fn said_of<'a>(info: &'a str, number: usize, key: &str) -> Option<&'a str> {
+/// The value of `key` for a processor in `/proc/cpuinfo`.
+fn cpuinfo_field<'a>(info: &'a str, number: usize, key: &str) -> Option<&'a str> {
     let pair = |line: &'a str| line.split_once(':').map(|(key, value)| (key.trim(), value.trim()));
     let of_it = |(key, value): (&str, &str)| key == "processor" && value.parse() == Ok(number);
     let from = info.lines().position(|line| pair(line).is_some_and(of_it))?;
@@ -64,7 +64,7 @@ pub(crate) fn load_average() -> [f64; 3] {
 }
 
 pub(crate) fn uptime() -> io::Result<Duration> {
-    // In a container this can be the container's.
+    // In a container this may be the uptime of the container.
     if let Ok(line) = fs::read_to_string("/proc/uptime")
         && let Some(Ok(seconds)) = line.split_whitespace().next().map(str::parse::<f64>)
     {
@@ -73,17 +73,17 @@ pub(crate) fn uptime() -> io::Result<Duration> {
     super::clock(libc::CLOCK_BOOTTIME)
 }
 
-/// A line of `/proc/meminfo`, in bytes.
+/// A value of `/proc/meminfo`, in bytes.
 fn meminfo(key: &str) -> io::Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
     let kib = text.lines().find_map(|line| {
         line.strip_prefix(key)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     });
-    kib.map(|kib| kib * 1024).ok_or_else(|| unsupported("how much memory there is"))
+    kib.map(|kib| kib * 1024).ok_or_else(|| unsupported("the amount of memory"))
 }
 
 pub(crate) fn free_memory() -> io::Result<u64> {
-    // Kernels before 3.14 do not know what would be free if need be.
+    // `MemAvailable`, which counts reclaimable memory, exists since Linux 3.14.
     meminfo("MemAvailable").or_else(|_| meminfo("MemFree"))
 }
 
@@ -94,19 +94,19 @@ pub(crate) fn total_memory() -> io::Result<u64> {
 pub(crate) fn resident_memory() -> io::Result<u64> {
     let statm = fs::read_to_string("/proc/self/statm")?;
     let pages = statm.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    pages.map(|pages| pages * page).ok_or_else(|| unsupported("how much memory is in RAM"))
+    pages.map(|pages| pages * page).ok_or_else(|| unsupported("the resident memory"))
 }
 
-/// The tightest limit of the control groups that this process is in.
+/// The lowest memory limit of the control groups that this process is in.
 pub(crate) fn memory_limit() -> Option<MemoryLimit> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    limit_below(Path::new("/sys/fs/cgroup"), &groups)
+    limit_under(Path::new("/sys/fs/cgroup"), &groups)
 }
 
-/// As [`memory_limit`], where the groups are mounted at `root`.
-fn limit_below(root: &Path, groups: &str) -> Option<MemoryLimit> {
+/// As [`memory_limit`], with the groups mounted at `root`.
+fn limit_under(root: &Path, groups: &str) -> Option<MemoryLimit> {
     let mut tightest: Option<MemoryLimit> = None;
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -135,8 +135,8 @@ fn limit_below(root: &Path, groups: &str) -> Option<MemoryLimit> {
     tightest
 }
 
-/// A group and those around it. Inside a container the path may be the host's, and only the
-/// outermost is there.
+/// A group and its ancestors. In a container the path may be that of the host, and only the root
+/// group exists.
 fn ancestors<'a>(mount: &'a Path, path: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
     let path = Path::new(path.trim_start_matches('/'));
     path.ancestors().map(move |path| mount.join(path))
@@ -146,8 +146,8 @@ fn number_in(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// A limit that a file says, if it does: "max", or a number of the first version that is
-/// larger than any memory, is none.
+/// The limit in a file. "max" means no limit, and so does a number beyond any memory, which
+/// version 1 has.
 fn limit_in(file: &Path) -> Option<u64> {
     const NO_LIMIT: u64 = 1 << 62;
     number_in(file).filter(|&bytes| bytes < NO_LIMIT)
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_put_together() {
+    fn cpu_times_and_models_are_combined() {
         let stat = "cpu  9 9 9 9\ncpu0 100 200 300 400 5 600 7\ncpu2 1 2 3 4\nintr 5\n";
         let info = "processor\t: 0\nmodel name\t: A Model\ncpu MHz\t\t: 1234.5\n\n\
                     processor\t: 2\nmodel name\t: Another\n";
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(cpus[1].times.irq, Duration::ZERO, "an old kernel");
     }
 
-    /// Control groups as files: `(path, content)`.
+    /// The limit of control groups given as files: `(path, content)`.
     fn limit(files: &[(&str, &str)], groups: &str) -> Option<MemoryLimit> {
         let root = std::env::temp_dir().join(format!("cgroups-{:?}", std::thread::current().id()));
         for (path, content) in files {
@@ -180,13 +180,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        let limit = limit_below(&root, groups);
+        let limit = limit_under(&root, groups);
         let _ = fs::remove_dir_all(root);
         limit
     }
 
     #[test]
-    fn the_second_version_of_control_groups() {
+    fn lowest_limit_of_cgroup_v2_ancestors_is_used() {
         let files = [
             ("a/b/memory.max", "max\n"),
             ("a/b/memory.high", "5000\n"),
@@ -194,7 +194,7 @@ mod tests {
             ("a/memory.current", "1000\n"),
         ];
         let tightest = Some(MemoryLimit { bytes: 4000, used: 1000 });
-        assert_eq!(limit(&files, "0::/a/b\n"), tightest, "that of the group around it");
+        assert_eq!(limit(&files, "0::/a/b\n"), tightest, "that of the parent group");
         assert_eq!(limit(&files[..2], "0::/a/b\n"), Some(MemoryLimit { bytes: 5000, used: 0 }));
         assert_eq!(limit(&files[..1], "0::/a/b\n"), None);
         let outermost = [("memory.max", "77")];
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_of_control_groups() {
+    fn cgroup_v1_memory_controller_is_used() {
         let files = [
             ("memory/x/memory.limit_in_bytes", "3000\n"),
             ("memory/x/memory.soft_limit_in_bytes", "9223372036854771712\n"),

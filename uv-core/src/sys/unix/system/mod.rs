@@ -1,4 +1,4 @@
-//! What Unix says of itself; the rest each system has its own way for.
+//! System information: the calls that all Unix systems share, and a module for each system.
 
 use std::ffi::CStr;
 use std::io;
@@ -27,14 +27,14 @@ cfg_if::cfg_if! {
                 mod sysctl;
                 pub(crate) use bsd::{cpu_info, free_memory, resident_memory, total_memory};
             } else {
-                mod elsewhere;
-                pub(crate) use elsewhere::{cpu_info, free_memory, resident_memory, total_memory};
+                mod unsupported;
+                pub(crate) use unsupported::{cpu_info, free_memory, resident_memory, total_memory};
             }
         }
     }
 }
 
-/// What the systems without Linux's `/proc` have in common.
+/// The calls of systems without Linux's `/proc`.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod without_proc {
     use std::io;
@@ -44,14 +44,14 @@ mod without_proc {
 
     pub(crate) fn load_average() -> [f64; 3] {
         let mut averages = [0.0; 3];
-        // SAFETY: writes as many numbers as there is room for.
+        // SAFETY: writes at most 3 numbers, the length of `averages`.
         match unsafe { libc::getloadavg(averages.as_mut_ptr(), 3) } {
             3 => averages,
             _ => [0.0; 3],
         }
     }
 
-    /// The clock that begins when the system does.
+    /// The monotonic clock, which starts with the system.
     pub(crate) fn uptime() -> io::Result<Duration> {
         super::clock(libc::CLOCK_MONOTONIC)
     }
@@ -61,7 +61,7 @@ mod without_proc {
     }
 }
 
-/// A text in memory that a system call has filled, up to its NUL.
+/// The string in a buffer that a system call has filled, up to its NUL.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let text = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
     String::from_utf8_lossy(text).into_owned()
@@ -69,22 +69,22 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 fn clock(id: libc::clockid_t) -> io::Result<Duration> {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: writes one time.
+    // SAFETY: writes one `timespec`, to a local of that type.
     if unsafe { libc::clock_gettime(id, time.as_mut_ptr()) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: written by the call.
+    // SAFETY: the call has succeeded, so it has written the value.
     let time = unsafe { time.assume_init() };
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 pub(crate) fn uname() -> io::Result<Uname> {
     let mut names = MaybeUninit::<libc::utsname>::uninit();
-    // SAFETY: writes the structure.
+    // SAFETY: writes one `utsname`, to a local of that type.
     if unsafe { libc::uname(names.as_mut_ptr()) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: written by the call.
+    // SAFETY: the call has succeeded, so it has written the value.
     let names = unsafe { names.assume_init() };
     let text = |field: &[libc::c_char]| {
         text(&field.iter().map(|c| c.to_ne_bytes()[0]).collect::<Vec<_>>())
@@ -98,9 +98,9 @@ pub(crate) fn uname() -> io::Result<Uname> {
 }
 
 pub(crate) fn hostname() -> io::Result<String> {
-    // Names of hosts have up to 255 bytes, and a NUL.
+    // A host name has up to 255 bytes, and a NUL.
     let mut name = [0_u8; 256];
-    // SAFETY: writes no more than the length given.
+    // SAFETY: writes at most `name.len()` bytes.
     match unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(text(&name)),
@@ -118,7 +118,7 @@ cfg_if::cfg_if! {
         }
     } else if #[cfg(target_os = "android")] {
         pub(crate) fn thread_resource_usage() -> io::Result<ResourceUsage> {
-            // The kernel is Linux, whatever the headers say.
+            // Linux has it since 2.6.26; Android's headers do not define it.
             const RUSAGE_THREAD: libc::c_int = 1;
             usage_of(RUSAGE_THREAD)
         }
@@ -126,20 +126,20 @@ cfg_if::cfg_if! {
         pub(crate) use apple::thread_resource_usage;
     } else {
         pub(crate) fn thread_resource_usage() -> io::Result<ResourceUsage> {
-            Err(crate::system::unsupported("what a thread has used"))
+            Err(crate::system::unsupported("the resource usage of a thread"))
         }
     }
 }
 
 fn usage_of(who: libc::c_int) -> io::Result<ResourceUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: writes the structure.
+    // SAFETY: writes one `rusage`, to a local of that type.
     if unsafe { libc::getrusage(who, usage.as_mut_ptr()) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: written by the call.
+    // SAFETY: the call has succeeded, so it has written the value.
     let usage = unsafe { usage.assume_init() };
-    /// Apple counts bytes, the others KiB.
+    /// Apple's systems count bytes, the others KiB.
     const UNIT: u64 = if cfg!(target_vendor = "apple") { 1 } else { 1024 };
     let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
     Ok(ResourceUsage {
@@ -160,9 +160,9 @@ fn usage_of(who: libc::c_int) -> io::Result<ResourceUsage> {
 }
 
 pub(crate) fn process_priority(pid: u32) -> io::Result<i32> {
-    // -1 is a priority as well as a failure: only `errno` tells them apart.
+    // -1 is also a valid priority: only `errno` distinguishes it from a failure.
     set_errno(0);
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     let priority = unsafe { libc::getpriority(libc::PRIO_PROCESS, pid as _) };
     match io::Error::last_os_error() {
         error if priority == -1 && error.raw_os_error() != Some(0) => Err(error),
@@ -171,7 +171,7 @@ pub(crate) fn process_priority(pid: u32) -> io::Result<i32> {
 }
 
 pub(crate) fn set_process_priority(pid: u32, priority: i32) -> io::Result<()> {
-    // SAFETY: no memory is passed.
+    // SAFETY: takes no pointer.
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, pid as _, priority) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -1,10 +1,10 @@
-//! Modes of terminals, and the way back.
+//! Terminal modes, and how they are restored.
 //!
-//! A terminal keeps its mode when the program ends, so every mode that was changed has to be
-//! changed back: when the stream is closed, at `exit`, and by [`reset_mode`], which signal
-//! handlers and panic hooks may call. So what is to be restored is in a list that only grows
-//! and whose nodes are used again; it is guarded by a lock that is held for a moment, with all
-//! signals blocked, so that no handler waits for the thread that it interrupts.
+//! A terminal keeps its mode when the program ends, so every change has to be undone: when the
+//! stream is closed, at `exit`, and by [`reset_mode`], which signal handlers and panic hooks may
+//! call. The modes to restore are therefore in a list that never frees a node but reuses it. A spin
+//! lock guards the list. It is held for a few system calls at most, with all signals blocked: no
+//! handler can wait for the thread that it interrupts.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::super::signals::{AllBlocked, errno, set_errno};
 use crate::handles::TtyMode;
 
-/// What a terminal was like before its mode was changed. Dropped, it is so again.
+/// The mode of a terminal before it was changed. Dropping it restores the mode.
 #[derive(Debug)]
 pub(crate) struct Saved(&'static Node);
 
-/// A terminal to be restored, or a place for one.
+/// A terminal to be restored, or a free node.
 #[derive(Debug)]
 struct Node {
-    /// Written by the holder of the lock only.
+    /// Accessed by the holder of the lock only.
     content: UnsafeCell<Option<Before>>,
     next: *const Node,
 }
@@ -32,48 +32,51 @@ struct Node {
 #[derive(Clone, Copy, Debug)]
 struct Before {
     fd: RawFd,
-    /// Which terminal it is, as several descriptors may be of one.
+    /// Identifies the terminal: several descriptors may be of one.
     device: libc::dev_t,
     mode: libc::termios,
-    /// Who changed the mode: a forked child must not restore it behind its parent's back.
+    /// The process that changed the mode: a forked child must not restore it while the parent uses
+    /// the terminal.
     process: libc::pid_t,
 }
 
-// SAFETY: `next` is never changed, and `content` is looked at and changed under the lock.
+// SAFETY: `next` never changes after the node is published, and `content` is reached through
+// `Locked::content` only, which requires the lock.
 unsafe impl Sync for Node {}
 
 static FIRST: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// The lock, until this is dropped.
+/// Holds the lock until it is dropped.
 struct Locked(#[expect(dead_code, reason = "kept until the lock is open")] AllBlocked);
 
 impl Locked {
     fn new() -> Locked {
         let blocked = AllBlocked::new();
         while LOCKED.swap(true, Ordering::Acquire) {
-            // Another thread has it, for a few instructions.
+            // Another thread holds the lock, with its signals blocked, and releases it soon.
             std::hint::spin_loop();
         }
         Locked(blocked)
     }
 
     fn nodes(&self) -> impl Iterator<Item = &'static Node> + use<> {
-        // SAFETY: null, or a node, which lives for ever.
+        // SAFETY: null or a node that `Saved::new` has leaked, so it lives forever.
         let first = unsafe { FIRST.load(Ordering::Acquire).as_ref() };
         std::iter::successors(first, |node| {
-            // SAFETY: null, or a node, which lives for ever.
+            // SAFETY: null or a node that `Saved::new` has leaked, so it lives forever.
             unsafe { node.next.as_ref() }
         })
     }
 
-    /// What the node holds.
+    /// The content of a node.
     fn content(&mut self, node: &'static Node) -> &mut Option<Before> {
-        // SAFETY: the lock is held, and borrowed for as long as the reference lives.
+        // SAFETY: `self` holds the lock, and there is one `Locked` at a time. The exclusive borrow
+        // of `self` lasts as long as the reference, so no other reference to a content exists.
         unsafe { &mut *node.content.get() }
     }
 
-    /// What a terminal was like before any stream of this process changed it.
+    /// The mode of a terminal before any stream of this process changed it.
     fn first_mode(&mut self, device: libc::dev_t) -> Option<libc::termios> {
         let mut nodes = self.nodes();
         nodes
@@ -89,11 +92,11 @@ impl Drop for Locked {
 }
 
 impl Saved {
-    /// Remembers what the terminal `fd` is like now, or was before another stream changed it.
+    /// Saves the current mode of the terminal `fd`, or the mode before another stream changed it.
     fn new(fd: RawFd, device: libc::dev_t) -> io::Result<Saved> {
         restore_at_exit();
         let mode = current_mode(fd)?;
-        // SAFETY: it has no preconditions.
+        // SAFETY: takes no pointer.
         let process = unsafe { libc::getpid() };
         let spare = Box::new(Node { content: UnsafeCell::new(None), next: ptr::null() });
         let mut locked = Locked::new();
@@ -125,13 +128,13 @@ impl Drop for Saved {
         let shared = locked.first_mode(before.device).is_some();
         drop(locked);
         if !shared {
-            // The terminal may be gone: then there is nothing to restore.
+            // A terminal that was closed or unplugged has no mode to restore.
             let _ = set_current_mode(before.fd, &before.mode);
         }
     }
 }
 
-/// Sets the mode of a terminal; `saved` is how it was before, once that was changed.
+/// Sets the mode of a terminal. `saved` holds the former mode while it is changed.
 pub(crate) fn set_mode(
     fd: RawFd,
     device: libc::dev_t,
@@ -150,14 +153,14 @@ pub(crate) fn set_mode(
     };
     let mut changed = before.mode().map_or_else(|| current_mode(fd), Ok)?;
     match mode {
-        // SAFETY: changes the structure, which is valid.
+        // SAFETY: changes one initialised `termios`, a local.
         TtyMode::Io => unsafe { libc::cfmakeraw(&raw mut changed) },
         _ => make_raw(&mut changed),
     }
     set_current_mode(fd, &changed)
 }
 
-/// Keys come one by one, as they are, without an echo. Output is still made of lines.
+/// Raw input: each key is delivered unprocessed and without echo. Output still maps LF to CR LF.
 fn make_raw(mode: &mut libc::termios) {
     mode.c_iflag &= !(libc::BRKINT | libc::ICRNL | libc::INPCK | libc::ISTRIP | libc::IXON);
     mode.c_oflag |= libc::ONLCR;
@@ -167,8 +170,8 @@ fn make_raw(mode: &mut libc::termios) {
     mode.c_cc[libc::VTIME] = 0;
 }
 
-/// Restores all terminals whose mode was changed. For signal handlers too: it takes no memory,
-/// waits for nobody who waits, and leaves `errno` alone.
+/// Restores all terminals whose mode was changed. It is async-signal-safe: it does not allocate,
+/// the holder of the lock cannot be interrupted, and `errno` is preserved.
 pub(crate) fn reset_mode() -> io::Result<()> {
     reset(|_| true)
 }
@@ -188,40 +191,42 @@ fn reset(which: impl Fn(&Before) -> bool) -> io::Result<()> {
     result
 }
 
-/// Has `exit` restore what is not restored by then.
+/// Makes `exit` restore the modes that are still changed.
 fn restore_at_exit() {
     extern "C" fn at_exit() {
-        // SAFETY: it has no preconditions.
+        // SAFETY: takes no pointer.
         let process = unsafe { libc::getpid() };
         let _ = reset(|before| before.process == process);
     }
     unsafe extern "C" fn in_child() {
-        // Who held it is not here.
+        // The child does not have the thread that may have held the lock.
         LOCKED.store(false, Ordering::Release);
     }
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        // SAFETY: the function may be called at any time, and is there for ever.
+        // SAFETY: `at_exit` is a function, so it lives as long as the process, and it may run in
+        // any thread: it takes the lock itself.
         unsafe { libc::atexit(at_exit) };
-        // SAFETY: the handler touches an atomic only, which is safe in a forked child.
+        // SAFETY: the handler is a function, so it lives as long as the process, and it only stores
+        // to an atomic, which is async-signal-safe.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }
 
 fn current_mode(fd: RawFd) -> io::Result<libc::termios> {
     let mut mode = MaybeUninit::uninit();
-    // SAFETY: writes one `termios`.
+    // SAFETY: writes one `termios`, to a local.
     match unsafe { libc::tcgetattr(fd, mode.as_mut_ptr()) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: written by the call.
+        // SAFETY: the call has succeeded, so it has written the value.
         _ => Ok(unsafe { mode.assume_init() }),
     }
 }
 
-/// At once: to wait for output would be to wait for whoever reads it.
+/// Sets the mode immediately (`TCSANOW`): waiting for output would wait for its reader.
 fn set_current_mode(fd: RawFd, mode: &libc::termios) -> io::Result<()> {
     loop {
-        // SAFETY: reads one `termios`.
+        // SAFETY: reads one `termios`, which is borrowed for the call.
         if unsafe { libc::tcsetattr(fd, libc::TCSANOW, mode) } == 0 {
             return Ok(());
         }

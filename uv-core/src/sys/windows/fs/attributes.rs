@@ -1,4 +1,4 @@
-//! Who may do what with files, and their times.
+//! Permissions, owners and times of files.
 
 use std::fs::{self, File as Std, FileTimes};
 use std::io;
@@ -12,7 +12,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use super::{Name, Way};
 use crate::fs::{File, SetTime};
 
-/// The permissions with or without the one bit that Windows has.
+/// Sets or clears the read-only attribute, the only permission of Windows.
 fn with_mode(mut permissions: fs::Permissions, mode: u32) -> fs::Permissions {
     permissions.set_readonly(mode & 0o200 == 0);
     permissions
@@ -24,23 +24,23 @@ pub(crate) const CHMOD: Way<(Name, u32), ()> = Way::blocking(|(name, mode)| {
 });
 
 pub(crate) const FCHMOD: Way<(File, u32), ()> = Way::blocking(|(file, mode)| {
-    let permissions = file.0.metadata()?.permissions();
-    file.0.set_permissions(with_mode(permissions, *mode))
+    let permissions = file.std().metadata()?.permissions();
+    file.std().set_permissions(with_mode(permissions, *mode))
 });
 
-/// The user and the group; `None` stays as it is.
+/// The user and the group; `None` keeps the current one.
 pub(crate) type Owners = (Option<u32>, Option<u32>);
 
-/// Windows has no such numbers.
+/// Does nothing: Windows has no numeric owners.
 pub(crate) const CHOWN: Way<(Name, Owners), ()> = Way::blocking(|_| Ok(()));
 
-/// Windows has no such numbers.
+/// Does nothing: Windows has no numeric owners.
 pub(crate) const FCHOWN: Way<(File, Owners), ()> = Way::blocking(|_| Ok(()));
 
-/// Windows has no such numbers.
+/// Does nothing: Windows has no numeric owners.
 pub(crate) const LCHOWN: Way<(Name, Owners), ()> = Way::blocking(|_| Ok(()));
 
-/// When the file was read, and when it was written.
+/// The times of the last access and the last write.
 pub(crate) type Times = (SetTime, SetTime);
 
 pub(crate) const UTIME: Way<(Name, Times), ()> =
@@ -50,7 +50,7 @@ pub(crate) const LUTIME: Way<(Name, Times), ()> =
     Way::blocking(|(name, times)| set_times(&open(name, FILE_FLAG_OPEN_REPARSE_POINT)?, *times));
 
 pub(crate) const FUTIME: Way<(File, Times), ()> =
-    Way::blocking(|(file, times)| set_times(&file.0, *times));
+    Way::blocking(|(file, times)| set_times(file.std(), *times));
 
 fn open(name: &Name, flags: u32) -> io::Result<Std> {
     let mut options = Std::options();
@@ -75,7 +75,10 @@ fn moment(time: SetTime) -> io::Result<Option<SystemTime>> {
         SetTime::Now => Ok(Some(SystemTime::now())),
         SetTime::At(time) => match time.to_system_time() {
             Some(time) => Ok(Some(time)),
-            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "Windows has no such time")),
+            None => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the time is outside the range of Windows file times, which starts in 1601",
+            )),
         },
     }
 }

@@ -1,4 +1,4 @@
-//! Copying a file.
+//! File copy.
 
 use std::io;
 
@@ -9,15 +9,15 @@ use crate::fs::CopyFlags;
 
 pub(crate) const COPYFILE: Way<(Name, Name, CopyFlags), ()> = Way::blocking(|(from, to, flags)| {
     if flags.contains(CopyFlags::FORCE_CLONE) {
-        let why = "files are not cloned on Windows: copy without FORCE_CLONE";
+        let why = "Windows does not clone files: copy without FORCE_CLONE";
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
     let exclusive = flags.contains(CopyFlags::EXCLUSIVE);
     if !exclusive && is_the_same(from, to).unwrap_or(false) {
-        return Ok(()); // A copy of itself is what it is.
+        return Ok(()); // Source and destination are the same file.
     }
     let (from, to) = (from.wide(), to.wide());
-    // SAFETY: the paths end with a NUL and live across the call.
+    // SAFETY: the paths end with NUL and live across the call.
     check(unsafe { CopyFileW(from.as_ptr(), to.as_ptr(), exclusive.into()) })
 });
 

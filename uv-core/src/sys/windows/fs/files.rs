@@ -1,4 +1,4 @@
-//! Opening, closing, and what concerns an open file as a whole.
+//! Open, close, sync and truncate.
 
 use std::fs::File as Std;
 use std::io;
@@ -14,25 +14,25 @@ use windows_sys::Win32::Storage::FileSystem::{
 use super::{Name, Way, check};
 use crate::fs::{File, OpenOptions};
 
-/// What opening takes.
+/// The arguments of an open.
 #[derive(Debug)]
-pub struct Opening {
+pub struct OpenRequest {
     name: Name,
     options: OpenOptions,
 }
 
-impl Opening {
-    pub(crate) fn new(path: &Path, options: OpenOptions) -> io::Result<Opening> {
+impl OpenRequest {
+    pub(crate) fn new(path: &Path, options: OpenOptions) -> io::Result<OpenRequest> {
         options.check()?;
-        Ok(Opening { name: Name::new(path)?, options })
+        Ok(OpenRequest { name: Name::new(path)?, options })
     }
 }
 
-pub(crate) const OPEN: Way<Opening, File> = Way::blocking(|Opening { name, options }| {
+pub(crate) const OPEN: Way<OpenRequest, File> = Way::blocking(|OpenRequest { name, options }| {
     let mut open = Std::options();
     open.read(options.read).write(options.write).append(options.append);
     open.create(options.create).create_new(options.create_new).truncate(options.truncate);
-    // With this flag directories can be opened.
+    // This flag permits to open directories.
     open.custom_flags(FILE_FLAG_BACKUP_SEMANTICS | options.custom as u32);
     if (options.create || options.create_new) && options.mode & 0o200 == 0 {
         open.attributes(FILE_ATTRIBUTE_READONLY);
@@ -41,18 +41,18 @@ pub(crate) const OPEN: Way<Opening, File> = Way::blocking(|Opening { name, optio
 });
 
 pub(crate) fn close(file: Std) -> io::Result<()> {
-    // SAFETY: the handle was given up for this.
+    // SAFETY: the caller transferred the ownership of the handle.
     check(unsafe { CloseHandle(file.into_raw_handle()) })
 }
 
-/// Somebody else closes it.
+/// The owner of the handle closes it.
 pub(crate) fn forget(file: Std) {
     let _ = file.into_raw_handle();
 }
 
-pub(crate) const FSYNC: Way<File, ()> = Way::blocking(|file| file.0.sync_all());
+pub(crate) const FSYNC: Way<File, ()> = Way::blocking(|file| file.std().sync_all());
 
-pub(crate) const FDATASYNC: Way<File, ()> = Way::blocking(|file| file.0.sync_data());
+pub(crate) const FDATASYNC: Way<File, ()> = Way::blocking(|file| file.std().sync_data());
 
 pub(crate) const FTRUNCATE: Way<(File, u64), ()> =
-    Way::blocking(|(file, len)| file.0.set_len(*len));
+    Way::blocking(|(file, len)| file.std().set_len(*len));

@@ -1,30 +1,33 @@
-//! Files.
+//! File operations.
 //!
-//! Each operation is a [`Way`]. No backend performs them here: a thread does.
+//! Each operation is a [`Way`]. A pool thread performs it: no Windows backend does.
 
 mod attributes;
 mod copy;
 mod files;
-mod names;
+mod path_ops;
+mod read_write;
 mod stat;
 mod symlink;
-mod transfer;
 
 use std::ffi::OsString;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::windows::ffi::{OsStrExt, OsStringExt};
+use std::os::windows::io::{AsRawHandle, FromRawHandle};
 use std::path::{Path, PathBuf};
 
 use poll_core::RawSource;
+use windows_sys::Win32::Foundation::{ERROR_INVALID_HANDLE, INVALID_HANDLE_VALUE};
 
 pub(crate) use crate::fs::Way;
 pub(crate) use attributes::*;
 pub(crate) use copy::COPYFILE;
 pub(crate) use files::*;
-pub(crate) use names::*;
+pub(crate) use path_ops::*;
+pub(crate) use read_write::*;
 pub(crate) use stat::*;
 pub(crate) use symlink::{READLINK, REALPATH, SYMLINK};
-pub(crate) use transfer::*;
 
 /// A path.
 #[derive(Clone, Debug)]
@@ -33,7 +36,7 @@ pub struct Name(PathBuf);
 impl Name {
     pub(crate) fn new(path: &Path) -> io::Result<Name> {
         if path.as_os_str().as_encoded_bytes().contains(&0) {
-            let why = "a path must not contain a NUL";
+            let why = "a path must not contain NUL";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         Ok(Name(path.to_path_buf()))
@@ -43,7 +46,7 @@ impl Name {
         &self.0
     }
 
-    /// As the system takes it, with a NUL at the end.
+    /// The path as NUL-terminated UTF-16.
     fn wide(&self) -> Vec<u16> {
         wide(&self.0)
     }
@@ -57,15 +60,34 @@ pub(crate) fn source(file: &std::fs::File) -> RawSource {
     RawSource::of_handle(file)
 }
 
-/// A path of bytes of which some were a path's.
+/// The handle as a file that is never closed.
+///
+/// # Safety
+///
+/// The handle stays open as long as the file is used.
+pub(crate) unsafe fn borrow(source: RawSource) -> io::Result<ManuallyDrop<std::fs::File>> {
+    match source.handle() {
+        INVALID_HANDLE_VALUE => Err(io::Error::from_raw_os_error(ERROR_INVALID_HANDLE as i32)),
+        // SAFETY: open by the caller's contract; `ManuallyDrop` leaves it to its owner.
+        handle => Ok(ManuallyDrop::new(unsafe { std::fs::File::from_raw_handle(handle) })),
+    }
+}
+
+/// Another file with the handle of a borrowed one.
+pub(crate) fn copy_number(file: &ManuallyDrop<std::fs::File>) -> ManuallyDrop<std::fs::File> {
+    // SAFETY: the caller of `File::borrow_raw` keeps the handle open for the clones too.
+    ManuallyDrop::new(unsafe { std::fs::File::from_raw_handle(file.as_raw_handle()) })
+}
+
+/// Converts the bytes of a template to a path.
 pub(crate) fn path_from(bytes: Vec<u8>) -> io::Result<OsString> {
     String::from_utf8(bytes).map(OsString::from).map_err(|_| {
-        let why = "a template must be of Unicode characters";
+        let why = "a template must be valid UTF-8";
         io::Error::new(io::ErrorKind::InvalidInput, why)
     })
 }
 
-/// Without the prefix that turns off the interpretation of a path.
+/// Removes the prefix `\\?\`, which disables the parsing of a path.
 fn without_prefix(path: PathBuf) -> PathBuf {
     let units: Vec<u16> = path.as_os_str().encode_wide().collect();
     let starts = |with: &str| with.encode_utf16().eq(units.iter().copied().take(with.len()));
@@ -81,7 +103,7 @@ fn without_prefix(path: PathBuf) -> PathBuf {
     path
 }
 
-/// What a call returned: zero is a failure.
+/// Converts the result of a call: zero is a failure.
 fn check(result: windows_sys::core::BOOL) -> io::Result<()> {
     match result {
         0 => Err(io::Error::last_os_error()),
@@ -89,12 +111,12 @@ fn check(result: windows_sys::core::BOOL) -> io::Result<()> {
     }
 }
 
-/// Nothing is interrupted here.
+/// Windows interrupts no system call.
 pub(crate) fn is_interrupted(_code: i32) -> bool {
     false
 }
 
-/// No backend is asked.
+/// No Windows backend performs file operations.
 pub(crate) fn is_unsupported(_code: i32) -> bool {
     false
 }

@@ -1,4 +1,4 @@
-//! Asking about files and file systems.
+//! Metadata of files and file systems.
 
 use std::fs::{self, File as Std};
 use std::io;
@@ -24,35 +24,35 @@ const S_IFREG: u32 = 0o100_000;
 const S_IFCHR: u32 = 0o020_000;
 const S_IFIFO: u32 = 0o010_000;
 
-/// What asking about a file takes.
+/// The subject of a stat.
 #[derive(Debug)]
-pub enum Asking {
-    /// Whatever has this name.
+pub enum StatRequest {
+    /// A path, following links.
     Path(Name),
-    /// The link itself, if it is one.
+    /// A path, not following a link.
     Link(Name),
     /// An open file.
     File(File),
 }
 
-impl Asking {
-    pub(crate) fn about(name: Name) -> Asking {
-        Asking::Path(name)
+impl StatRequest {
+    pub(crate) fn of_path(name: Name) -> StatRequest {
+        StatRequest::Path(name)
     }
 
-    pub(crate) fn about_link(name: Name) -> Asking {
-        Asking::Link(name)
+    pub(crate) fn of_link(name: Name) -> StatRequest {
+        StatRequest::Link(name)
     }
 
-    pub(crate) fn about_file(file: File) -> Asking {
-        Asking::File(file)
+    pub(crate) fn of_file(file: File) -> StatRequest {
+        StatRequest::File(file)
     }
 }
 
-pub(crate) const STAT: Way<Asking, Stat> = Way::blocking(|asking| match asking {
-    Asking::Path(name) => stat(&open(name, 0)?),
-    Asking::File(file) => stat(&file.0),
-    Asking::Link(name) => {
+pub(crate) const STAT: Way<StatRequest, Stat> = Way::blocking(|asking| match asking {
+    StatRequest::Path(name) => stat(&open(name, 0)?),
+    StatRequest::File(file) => stat(file.std()),
+    StatRequest::Link(name) => {
         if !fs::symlink_metadata(name.as_path())?.is_symlink() {
             return stat(&open(name, 0)?);
         }
@@ -64,14 +64,14 @@ pub(crate) const STAT: Way<Asking, Stat> = Way::blocking(|asking| match asking {
     }
 });
 
-/// Opens a file or a directory to ask about it.
+/// Opens a file or a directory to read its metadata.
 pub(super) fn open(name: &Name, flags: u32) -> io::Result<Std> {
     let mut options = Std::options();
     options.access_mode(FILE_READ_ATTRIBUTES).custom_flags(FILE_FLAG_BACKUP_SEMANTICS | flags);
     options.open(name.as_path())
 }
 
-/// The device and the number of a file.
+/// The device and the file number.
 pub(super) fn identity(file: &Std) -> io::Result<(u64, u64)> {
     let of = information(file)?;
     let index = u64::from(of.nFileIndexHigh) << 32 | u64::from(of.nFileIndexLow);
@@ -80,13 +80,13 @@ pub(super) fn identity(file: &Std) -> io::Result<(u64, u64)> {
 
 fn information(file: &Std) -> io::Result<BY_HANDLE_FILE_INFORMATION> {
     let mut of = BY_HANDLE_FILE_INFORMATION::default();
-    // SAFETY: the handle is open, and the answer goes where there is room.
+    // SAFETY: the caller keeps the handle open, and the call writes only the local structure.
     check(unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut of) })?;
     Ok(of)
 }
 
 fn stat(file: &Std) -> io::Result<Stat> {
-    // SAFETY: the handle is open.
+    // SAFETY: the caller keeps the handle open.
     match unsafe { GetFileType(file.as_raw_handle()) } {
         FILE_TYPE_CHAR => return Ok(Stat { mode: S_IFCHR | 0o666, nlink: 1, ..Stat::default() }),
         FILE_TYPE_PIPE => return Ok(Stat { mode: S_IFIFO | 0o666, nlink: 1, ..Stat::default() }),
@@ -97,14 +97,14 @@ fn stat(file: &Std) -> io::Result<Stat> {
     let mut basic = FILE_BASIC_INFO::default();
     let size = mem::size_of::<FILE_BASIC_INFO>() as u32;
     let out = (&raw mut basic).cast();
-    // SAFETY: the handle is open, and the answer goes where there is room.
+    // SAFETY: the caller keeps the handle open, and the call writes only the local structure.
     let asked =
         unsafe { GetFileInformationByHandleEx(file.as_raw_handle(), FileBasicInfo, out, size) };
     check(asked)?;
     let mut standard = FILE_STANDARD_INFO::default();
     let size = mem::size_of::<FILE_STANDARD_INFO>() as u32;
     let out = (&raw mut standard).cast();
-    // SAFETY: the handle is open, and the answer goes where there is room.
+    // SAFETY: the caller keeps the handle open, and the call writes only the local structure.
     let asked =
         unsafe { GetFileInformationByHandleEx(file.as_raw_handle(), FileStandardInfo, out, size) };
     check(asked)?;
@@ -123,12 +123,12 @@ fn stat(file: &Std) -> io::Result<Stat> {
         accessed: time(basic.LastAccessTime),
         modified: time(basic.LastWriteTime),
         changed: time(basic.ChangeTime),
-        born: time(basic.CreationTime),
+        created: time(basic.CreationTime),
         ..Stat::default()
     })
 }
 
-/// From tenths of microseconds since 1601.
+/// Converts a file time: units of 100 ns since 1601.
 fn time(ticks: i64) -> Timestamp {
     const PER_SECOND: i64 = 10_000_000;
     const FROM_1601_TO_1970: i64 = 11_644_473_600;
@@ -145,13 +145,13 @@ pub(crate) const STATFS: Way<Name, StatFs> = Way::blocking(|name| {
 
     let (mut free_to_us, mut total, mut free) = (0, 0, 0);
     let wide_dir = wide(dir);
-    // SAFETY: the path ends with a NUL, and the answers go where there is room.
+    // SAFETY: the path ends with NUL, and the call writes only local variables.
     let asked =
         unsafe { GetDiskFreeSpaceExW(wide_dir.as_ptr(), &mut free_to_us, &mut total, &mut free) };
     check(asked)?;
     let (mut sectors, mut bytes) = (0_u32, 0_u32);
     let wide_root = wide(root);
-    // SAFETY: the path ends with a NUL, and the answers go where there is room.
+    // SAFETY: the path ends with NUL, and the call writes only local variables.
     let asked = unsafe {
         GetDiskFreeSpaceW(
             wide_root.as_ptr(),
@@ -161,7 +161,7 @@ pub(crate) const STATFS: Way<Name, StatFs> = Way::blocking(|name| {
             ptr::null_mut(),
         )
     };
-    // A share may not say.
+    // A network share may not report it.
     let cluster = match check(asked) {
         Ok(()) => (u64::from(sectors) * u64::from(bytes)).max(1),
         Err(_) => 4096,

@@ -31,17 +31,17 @@ pub(crate) const READLINK: Way<Name, PathBuf> =
 pub(crate) const REALPATH: Way<Name, PathBuf> =
     Way::blocking(|name| fs::canonicalize(name.as_path()).map(without_prefix));
 
-/// A junction is a directory with a note that it is elsewhere.
+/// Creates a junction: a directory with a reparse point.
 fn junction(target: &Path, link: &Path) -> io::Result<()> {
     if !target.is_absolute() {
-        let why = "a junction needs the absolute path of a directory";
+        let why = "a junction needs an absolute path: make the target absolute";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     let note = note(&without_prefix(target.to_path_buf()))?;
     fs::create_dir(link)?;
     let left = leave(link, &note);
     if left.is_err() {
-        // The first error is the one to tell.
+        // The first error is returned.
         let _ = fs::remove_dir(link);
     }
     left
@@ -51,8 +51,8 @@ fn leave(link: &Path, note: &[u16]) -> io::Result<()> {
     let flags = FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT;
     let link = File::options().write(true).custom_flags(flags).open(link)?;
     let mut returned = 0;
-    // SAFETY: the handle is open, and the note lives across the call, which writes nothing
-    // but the count.
+    // SAFETY: the handle is open, and the buffer lives across the call, which writes only the
+    // count.
     let left = unsafe {
         DeviceIoControl(
             link.as_raw_handle(),
@@ -68,8 +68,8 @@ fn leave(link: &Path, note: &[u16]) -> io::Result<()> {
     check(left)
 }
 
-/// A `REPARSE_DATA_BUFFER` for a mount point: the path as the kernel takes it, and as people
-/// read it.
+/// Builds a `REPARSE_DATA_BUFFER` of a mount point: the substitute name for the kernel and the
+/// print name for users.
 fn note(target: &Path) -> io::Result<Vec<u16>> {
     let slashed = |unit: u16| if unit == u16::from(b'/') { u16::from(b'\\') } else { unit };
     let print: Vec<u16> = target.as_os_str().encode_wide().map(slashed).collect();
@@ -77,7 +77,7 @@ fn note(target: &Path) -> io::Result<Vec<u16>> {
 
     let bytes = |units: usize| u16::try_from(2 * units).map_err(|_| too_long());
     let (name, shown) = (bytes(substitute.len())?, bytes(print.len())?);
-    // Four numbers, and two names with a NUL each.
+    // Four numbers, and two NUL-terminated names.
     let data = bytes(4 + substitute.len() + 1 + print.len() + 1)?;
     let tag = IO_REPARSE_TAG_MOUNT_POINT;
     let mut note = vec![tag as u16, (tag >> 16) as u16, data, 0];

@@ -1,4 +1,4 @@
-//! Who may use a pipe.
+//! Access rights of named pipes.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle, OwnedHandle};
@@ -15,27 +15,28 @@ use windows_sys::Win32::Security::{
 };
 use windows_sys::Win32::Storage::FileSystem::{FILE_READ_ATTRIBUTES, FILE_WRITE_ATTRIBUTES};
 
-/// Memory of the system's that is freed with this.
+/// Memory allocated by the system, freed on drop.
 struct Local(*mut std::ffi::c_void);
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // SAFETY: it came from `LocalAlloc`, or is null, which is ignored; nobody uses it now.
+        // SAFETY: allocated by `LocalAlloc`, or null, which is ignored; the owner no longer uses
+        // it.
         unsafe { LocalFree(self.0) };
     }
 }
 
-/// Lets everybody read or write, besides those who may already. The handle was opened with
-/// `WRITE_DAC`.
+/// Grants the group Everyone read or write access, in addition to existing rights. The handle
+/// must have `WRITE_DAC`.
 pub(super) fn widen(pipe: &OwnedHandle, read: bool, write: bool) -> io::Result<()> {
     let (mut list, _descriptor) = list_of(pipe)?;
     if list.is_null() {
-        return Ok(()); // Without a list, everybody may do everything.
+        return Ok(()); // Without a DACL, every user has full access.
     }
-    // Who opens a pipe also asks for the attributes of the direction that it does not have.
+    // An open for one direction also requests the attributes of the other.
     let mut rights = if read { GENERIC_READ | FILE_WRITE_ATTRIBUTES } else { 0 };
     rights |= if write { GENERIC_WRITE | FILE_READ_ATTRIBUTES } else { 0 };
-    let mut everybody = everybody()?;
+    let mut everyone = everyone()?;
     let entry = EXPLICIT_ACCESS_W {
         grfAccessPermissions: rights,
         grfAccessMode: GRANT_ACCESS,
@@ -45,28 +46,28 @@ pub(super) fn widen(pipe: &OwnedHandle, read: bool, write: bool) -> io::Result<(
             MultipleTrusteeOperation: NO_MULTIPLE_TRUSTEE,
             TrusteeForm: TRUSTEE_IS_SID,
             TrusteeType: TRUSTEE_IS_WELL_KNOWN_GROUP,
-            ptstrName: everybody.as_mut_ptr().cast(),
+            ptstrName: everyone.as_mut_ptr().cast(),
         },
     };
     let mut wider = ptr::null_mut();
-    // SAFETY: the entry names a SID that lives across the call, as does the list.
+    // SAFETY: the SID of the entry and the list live across the call.
     checked(unsafe { SetEntriesInAclW(1, &entry, list, &mut wider) })?;
     let _wider = Local(wider.cast());
     list = wider;
     let (handle, none) = (pipe.as_raw_handle(), ptr::null_mut());
     let what = DACL_SECURITY_INFORMATION;
-    // SAFETY: the list was just made, and lives across the call.
+    // SAFETY: `_wider` keeps the list across the call.
     checked(unsafe {
         SetSecurityInfo(handle, SE_KERNEL_OBJECT, what, none, none, list, none.cast())
     })
 }
 
-/// The list of who may do what, null if there is none, and the memory that it is in.
+/// The DACL of a pipe, null if it has none, and the memory that contains it.
 fn list_of(pipe: &OwnedHandle) -> io::Result<(*mut ACL, Local)> {
     let (mut list, mut descriptor) = (ptr::null_mut(), ptr::null_mut());
     let (handle, what) = (pipe.as_raw_handle(), DACL_SECURITY_INFORMATION);
     let (no, none, nothing) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    // SAFETY: writes two addresses, of which the first lies in the memory of the second.
+    // SAFETY: the call writes two local pointers; the list lies in the memory of the descriptor.
     checked(unsafe {
         GetSecurityInfo(
             handle,
@@ -82,11 +83,11 @@ fn list_of(pipe: &OwnedHandle) -> io::Result<(*mut ACL, Local)> {
     Ok((list, Local(descriptor)))
 }
 
-/// The name of everybody.
-fn everybody() -> io::Result<[u32; SECURITY_MAX_SID_SIZE as usize / 4]> {
+/// The SID of the group Everyone.
+fn everyone() -> io::Result<[u32; SECURITY_MAX_SID_SIZE as usize / 4]> {
     let (mut sid, mut size) = ([0; SECURITY_MAX_SID_SIZE as usize / 4], SECURITY_MAX_SID_SIZE);
     let (none, place) = (ptr::null_mut(), sid.as_mut_ptr().cast());
-    // SAFETY: there is room for any.
+    // SAFETY: the buffer has the maximum size of a SID.
     match unsafe { CreateWellKnownSid(WinWorldSid, none, place, &mut size) } {
         0 => Err(io::Error::last_os_error()),
         _ => Ok(sid),
@@ -106,23 +107,23 @@ mod tests {
     use super::super::calls::{self, Access, Instances};
     use super::*;
 
-    /// What everybody may do by the list.
+    /// The access masks that the DACL grants to Everyone.
     fn granted(pipe: &OwnedHandle) -> Vec<u32> {
-        let (list, _descriptor) = list_of(pipe).expect("a list");
-        let mut everybody = everybody().expect("a name");
-        // SAFETY: the list is there.
+        let (list, _descriptor) = list_of(pipe).expect("read the DACL");
+        let mut everyone = everyone().expect("the SID of Everyone");
+        // SAFETY: `_descriptor` keeps the list, which is not null in this test.
         let count = unsafe { (*list).AceCount };
         let mut rights = Vec::new();
         for index in 0..count {
             let mut entry = ptr::null_mut();
-            // SAFETY: there are as many.
+            // SAFETY: `index` is below the number of entries.
             assert_ne!(unsafe { GetAce(list, index.into(), &mut entry) }, 0);
             let entry: *mut ACCESS_ALLOWED_ACE = entry.cast();
-            // SAFETY: all entries of this list allow something.
+            // SAFETY: every entry of this list is an `ACCESS_ALLOWED_ACE`.
             let sid = unsafe { (&raw mut (*entry).SidStart).cast() };
-            // SAFETY: both are names.
-            if unsafe { EqualSid(sid, everybody.as_mut_ptr().cast()) } != 0 {
-                // SAFETY: as above.
+            // SAFETY: both point to valid SIDs.
+            if unsafe { EqualSid(sid, everyone.as_mut_ptr().cast()) } != 0 {
+                // SAFETY: every entry of this list is an `ACCESS_ALLOWED_ACE`.
                 rights.push(unsafe { (*entry).Mask });
             }
         }
@@ -130,28 +131,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_adds_up_and_is_of_all_instances() {
+    fn granted_rights_accumulate() {
         let name = format!(r"\\.\pipe\uv-core-access-{}", std::process::id());
         let make = |which| calls::create(Path::new(&name), Access::Both, which).expect("a pipe");
         let first = make(Instances::First);
-        let mut nobody = [0_u32; 16];
-        let list: *mut ACL = nobody.as_mut_ptr().cast();
-        // SAFETY: there is room for a list without entries.
-        assert_ne!(unsafe { InitializeAcl(list, size_of_val(&nobody) as u32, 2) }, 0);
+        let mut empty = [0_u32; 16];
+        let list: *mut ACL = empty.as_mut_ptr().cast();
+        // SAFETY: the buffer has space for a list without entries.
+        assert_ne!(unsafe { InitializeAcl(list, size_of_val(&empty) as u32, 2) }, 0);
         let (handle, none) = (first.as_raw_handle(), ptr::null_mut());
         let what = DACL_SECURITY_INFORMATION;
         // SAFETY: the list lives across the call.
         let set = unsafe {
             SetSecurityInfo(handle, SE_KERNEL_OBJECT, what, none, none, list, none.cast())
         };
-        checked(set).expect("nobody may do anything");
+        checked(set).expect("set an empty DACL");
         assert_eq!(granted(&first), []);
-        widen(&first, true, false).expect("to read");
+        widen(&first, true, false).expect("grant read access");
         let [reads] = granted(&first)[..] else { panic!("one entry") };
         assert!(reads != 0 && reads & GENERIC_WRITE == 0, "{reads:x}");
-        widen(&first, false, true).expect("to write");
+        widen(&first, false, true).expect("grant write access");
         let both = granted(&first).into_iter().fold(0, |all, rights| all | rights);
-        assert_eq!(both & reads, reads, "what could be done still can");
+        assert_eq!(both & reads, reads, "earlier rights are kept");
         assert_ne!(both, reads);
     }
 }

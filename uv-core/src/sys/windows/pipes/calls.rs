@@ -1,4 +1,4 @@
-//! The calls.
+//! System calls of named pipes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,10 +28,10 @@ use windows_sys::Win32::System::Pipes::{
 };
 use windows_sys::Win32::System::Threading::CreateEventW;
 
-/// How much the kernel keeps for each direction, and how much is written at once.
+/// The size of the kernel's buffer for each direction, and the maximum of one write.
 pub(super) const ROOM: usize = 64 * 1024;
 
-/// Which directions an end has.
+/// The directions that an end can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Both,
@@ -40,7 +40,7 @@ pub(super) enum Access {
 }
 
 impl Access {
-    /// What the other end has.
+    /// The access of the other end.
     pub(super) fn opposite(self) -> Access {
         match self {
             Access::Both => Access::Both,
@@ -50,14 +50,14 @@ impl Access {
     }
 }
 
-/// Which instance of a name is made.
+/// The instance of a name to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instances {
-    /// The first: the name is free before.
+    /// The first: fails if the name exists.
     First,
-    /// One more.
+    /// One more instance of an existing name.
     Another,
-    /// The first and last one, of a pair.
+    /// The only instance, for a pair.
     Only { overlapped: bool },
 }
 
@@ -68,14 +68,14 @@ fn wide(name: &Path) -> Vec<u16> {
 fn owned(handle: HANDLE) -> io::Result<OwnedHandle> {
     match handle {
         INVALID_HANDLE_VALUE => Err(io::Error::last_os_error()),
-        // SAFETY: it was just made, and is nobody else's.
+        // SAFETY: the call created the handle, and no other code owns it.
         handle => Ok(unsafe { OwnedHandle::from_raw_handle(handle) }),
     }
 }
 
-/// Makes an instance of a pipe, for a server.
+/// Creates an instance of a pipe, the server's end.
 pub(super) fn create(name: &Path, access: Access, which: Instances) -> io::Result<OwnedHandle> {
-    // Messages, so that one of no bytes can say that no more will come this way.
+    // Message type, so that an empty message can signal the end of a direction.
     let (access, kind) = match access {
         Access::Both => (PIPE_ACCESS_DUPLEX, PIPE_TYPE_MESSAGE),
         _ => (PIPE_ACCESS_INBOUND, PIPE_TYPE_BYTE),
@@ -90,7 +90,7 @@ pub(super) fn create(name: &Path, access: Access, which: Instances) -> io::Resul
     let mode = kind | PIPE_READMODE_BYTE | PIPE_WAIT | remote;
     let open = access | first | overlapped | WRITE_DAC;
     let (name, room) = (wide(name), ROOM as u32);
-    // SAFETY: the name ends with a NUL; no other memory is passed.
+    // SAFETY: the name ends with NUL and lives across the call; no other memory is passed.
     let made =
         unsafe { CreateNamedPipeW(name.as_ptr(), open, mode, count, room, room, 0, ptr::null()) };
     owned(made).map_err(|error| match error.raw_os_error().map(|code| code as u32) {
@@ -104,42 +104,43 @@ pub(super) fn create(name: &Path, access: Access, which: Instances) -> io::Resul
     })
 }
 
-/// A client's end.
+/// The client's end of a pipe.
 pub(super) struct Opened {
     pub(super) handle: OwnedHandle,
 }
 
-/// Opens a client's end, at once or not at all.
+/// Opens the client's end without waiting for a free instance.
 pub(super) fn open(name: &Path, access: Access, overlapped: bool) -> io::Result<Opened> {
     let rights = match access {
         Access::Both => GENERIC_READ | GENERIC_WRITE,
         Access::Read => GENERIC_READ | FILE_WRITE_ATTRIBUTES,
         Access::Write => GENERIC_WRITE | FILE_READ_ATTRIBUTES,
     };
-    // A server learns who its client is, and cannot act in its place.
+    // The server can identify its client, but not impersonate it.
     let quality = SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
     let flags = quality | if overlapped { FILE_FLAG_OVERLAPPED } else { 0 };
     let (name, template) = (wide(name), ptr::null_mut());
-    // SAFETY: the name ends with a NUL; no other memory is passed.
+    // SAFETY: the name ends with NUL and lives across the call; no other memory is passed.
     let handle = unsafe {
         CreateFileW(name.as_ptr(), rights, 0, ptr::null(), OPEN_EXISTING, flags, template)
     };
     Ok(Opened { handle: owned(handle)? })
 }
 
-/// True if all instances have clients.
+/// True if no instance is free.
 pub(super) fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_PIPE_BUSY as i32)
 }
 
-/// Waits a moment for an instance that is free.
+/// Waits up to 100 ms for a free instance.
 pub(super) fn wait_for_instance(name: &Path) {
     let name = wide(name);
-    // SAFETY: the name ends with a NUL. Whatever it says, opening will say more.
+    // The result is ignored: the open that follows reports the error.
+    // SAFETY: the name ends with NUL and lives across the call.
     unsafe { WaitNamedPipeW(name.as_ptr(), 100) };
 }
 
-/// A standard stream is the process's, and stays open: what is taken over is a duplicate.
+/// Duplicates the handle of a standard stream: the process keeps the original open.
 pub(super) fn keep_standard(pipe: OwnedHandle) -> io::Result<OwnedHandle> {
     let raw = pipe.as_raw_handle();
     let is_standard = [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE].iter().any(|which| {
@@ -150,15 +151,15 @@ pub(super) fn keep_standard(pipe: OwnedHandle) -> io::Result<OwnedHandle> {
     if !is_standard {
         return Ok(pipe);
     }
-    // Not closed, whatever becomes of the duplicate.
+    // The original stays open, also if the duplication failed.
     std::mem::ManuallyDrop::new(pipe).try_clone()
 }
 
-/// Whether a handle can be read and written. What is no pipe is an error.
+/// Whether a handle is readable and writable. A handle that is no pipe is an error.
 pub(super) fn access_of(pipe: &OwnedHandle) -> io::Result<(bool, bool)> {
-    // SAFETY: a wrong handle is of an unknown type.
+    // SAFETY: no memory is passed; an invalid handle has the type unknown.
     if unsafe { GetFileType(pipe.as_raw_handle()) } != FILE_TYPE_PIPE {
-        let why = "no pipe: files and consoles have other handles";
+        let why = "the handle is no pipe: use Tty for a console and file operations for a file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     if is_synchronous(pipe) {
@@ -177,13 +178,13 @@ const FILE_ACCESS_INFORMATION: i32 = 8;
 const FILE_MODE_INFORMATION: i32 = 16;
 const FILE_SYNCHRONOUS_IO: u32 = 0x30;
 
-/// True if the handle can be read and written.
+/// True if the handle is both readable and writable.
 pub(super) fn goes_both_ways(pipe: &OwnedHandle) -> bool {
     let both = FILE_READ_DATA | FILE_WRITE_DATA;
     rights_of(pipe).is_none_or(|rights| rights & both == both)
 }
 
-/// Which process has the other end: the one of both that is not this one, if any.
+/// The process at the other end: the client or the server, whichever is not this process.
 pub(super) fn peer_process(pipe: &OwnedHandle) -> io::Result<u32> {
     let (handle, mut server, mut client) = (pipe.as_raw_handle(), 0, 0);
     // SAFETY: writes one number.
@@ -205,83 +206,84 @@ fn is_synchronous(pipe: &OwnedHandle) -> bool {
     query(pipe, FILE_MODE_INFORMATION).is_some_and(|mode| mode & FILE_SYNCHRONOUS_IO != 0)
 }
 
-/// Asks for what is one number. `None` where the system does not know it.
+/// Queries information that is one number. `None` if the system does not support it.
 fn query(pipe: &OwnedHandle, class: i32) -> Option<u32> {
     use windows_sys::Wdk::Storage::FileSystem::NtQueryInformationFile;
     use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
     let (mut status, mut answer) = (MaybeUninit::<IO_STATUS_BLOCK>::zeroed(), 0_u32);
     let (handle, place) = (pipe.as_raw_handle(), (&raw mut answer).cast());
-    // SAFETY: writes the status and one number, which is what these classes are.
+    // SAFETY: the call writes the status and one number, the size of these classes.
     let result = unsafe { NtQueryInformationFile(handle, status.as_mut_ptr(), place, 4, class) };
     (result >= 0).then_some(answer)
 }
 
-/// True if what is written to the pipe is kept in messages.
+/// True if the pipe is of the message type.
 pub(super) fn has_messages(pipe: &OwnedHandle) -> bool {
     let (handle, mut flags) = (pipe.as_raw_handle(), 0);
     let (no, none, nothing) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    // SAFETY: writes one number; what is no pipe is an error.
+    // SAFETY: the call writes one number; a handle that is no pipe is an error.
     let known = unsafe { GetNamedPipeInfo(handle, &mut flags, no, none, nothing) };
     known != 0 && flags & PIPE_TYPE_MESSAGE != 0
 }
 
-/// Reads what there is without waiting for more.
-pub(super) fn read_what_is_there(pipe: &OwnedHandle, memory: &mut [u8]) -> io::Result<usize> {
-    let (handle, mut there) = (pipe.as_raw_handle(), 0);
-    let (none, no_room) = (ptr::null_mut(), ptr::null_mut());
+/// Reads the available bytes without blocking.
+pub(super) fn read_available(pipe: &OwnedHandle, memory: &mut [u8]) -> io::Result<usize> {
+    let (handle, mut available) = (pipe.as_raw_handle(), 0);
+    let (none, no_message) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: writes one number.
-    let peeked = unsafe { PeekNamedPipe(handle, none, 0, ptr::null_mut(), &mut there, no_room) };
+    let peeked =
+        unsafe { PeekNamedPipe(handle, none, 0, ptr::null_mut(), &mut available, no_message) };
     if peeked == 0 {
-        return at_the_end(io::Error::last_os_error());
+        return end_of_file(io::Error::last_os_error());
     }
-    if there == 0 {
+    if available == 0 {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    let length = memory.len().min(there as usize) as u32;
+    let length = memory.len().min(available as usize) as u32;
     EVENT
         .with(|event| {
             let mut overlapped =
                 OVERLAPPED { hEvent: event.as_ref()?.tagged(), ..Default::default() };
-            // SAFETY: the kernel fills no more than `length` bytes of `memory`, which is there: so
-            // much waits in the pipe, and nobody else reads it.
+            // SAFETY: the kernel writes at most `length` bytes to `memory`, and only until the call
+            // below has waited for the end of the read.
             let read = unsafe {
                 ReadFile(handle, memory.as_mut_ptr(), length, ptr::null_mut(), &mut overlapped)
             };
             let error = io::Error::last_os_error();
             if read == 0 && error.raw_os_error() != Some(ERROR_IO_PENDING as i32) {
-                return Some(at_the_end(error));
+                return Some(end_of_file(error));
             }
             let mut count = 0;
-            // SAFETY: waits until the call above is over, and writes one number.
+            // SAFETY: the call waits for the end of the read above, and writes one number.
             let done = unsafe { GetOverlappedResult(handle, &overlapped, &mut count, 1) };
             Some(match done {
-                0 => at_the_end(io::Error::last_os_error()),
+                0 => end_of_file(io::Error::last_os_error()),
                 _ => Ok(count as usize),
             })
         })
         .unwrap_or_else(|| Err(io::Error::from_raw_os_error(WAIT_TIMEOUT as i32)))
 }
 
-/// That the other side is gone is the end of file.
-fn at_the_end(error: io::Error) -> io::Result<usize> {
+/// Maps the errors of a closed peer to the end of file.
+fn end_of_file(error: io::Error) -> io::Result<usize> {
     match error.raw_os_error().map(|code| code as u32) {
         Some(ERROR_BROKEN_PIPE | ERROR_PIPE_NOT_CONNECTED) => Ok(0),
         _ => Err(error),
     }
 }
 
-/// An event for calls that are over at once, one a thread.
+/// An event for calls that complete immediately, one for each thread.
 struct Event(OwnedHandle);
 
 impl Event {
     fn new() -> Option<Event> {
-        // SAFETY: no memory is passed: an event without a name that is reset by hand.
+        // SAFETY: no memory is passed: an unnamed manual-reset event.
         let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
-        // SAFETY: it was just made, and is nobody else's.
+        // SAFETY: the call created the handle, and no other code owns it.
         (!event.is_null()).then(|| Event(unsafe { OwnedHandle::from_raw_handle(event) }))
     }
 
-    /// The event, marked so that no completion port is told.
+    /// The event with the low bit set, which suppresses the completion packet.
     fn tagged(&self) -> HANDLE {
         self.0.as_raw_handle().map_addr(|event| event | 1)
     }

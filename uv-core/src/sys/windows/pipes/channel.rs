@@ -1,4 +1,4 @@
-//! One end of a connection.
+//! One end of a pipe connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,10 +12,11 @@ use poll_core::{RawSource, Token};
 
 use super::calls;
 use super::chunk::Chunk;
-use super::frames::Incoming;
+use super::frames;
 use crate::sys::Passed;
+use crate::sys::pipe_frames::Incoming;
 
-/// One end of a connection.
+/// One end of a pipe connection.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(super) handle: OwnedHandle,
@@ -26,29 +27,29 @@ pub(crate) struct Channel {
     pub(crate) writing: Cell<Option<Token>>,
     /// Memory to write from, while no write is in flight.
     spare: RefCell<Option<Box<Chunk>>>,
-    /// What was written comes in messages, though it is read as bytes. One of no bytes is the
-    /// end of what its writer has to say.
+    /// The pipe is of the message type, though it is read as bytes. An empty message is the end
+    /// of file.
     has_messages: bool,
-    /// Memory for the first byte that comes, while no read is in flight.
+    /// Memory for a read of one byte, while no read is in flight.
     inbox: RefCell<Option<Box<Chunk>>>,
     ahead: Cell<Ahead>,
-    /// The loop looks at `ahead` in its next pending phase.
-    pub(crate) fed: Cell<bool>,
-    /// It passes handles: what comes is in frames.
+    /// The loop checks `ahead` in its next pending phase.
+    pub(crate) ready_scheduled: Cell<bool>,
+    /// The state of the frame parser, if the pipe passes handles.
     incoming: RefCell<Option<Box<Incoming>>>,
-    /// Who gets handles, if that was told.
+    /// The process at the other end, if known.
     peer: Cell<Option<u32>>,
-    /// It was passed to another process: two that use it would get each other's completions.
+    /// The handle was passed to another process: two users would get each other's completions.
     given: Cell<bool>,
 }
 
-/// What an operation has read, and the stream has not.
+/// A result that an operation has read ahead of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Ahead {
     #[default]
     Nothing,
     Byte(u8),
-    /// There is nothing more to come.
+    /// The end of file.
     End,
 }
 
@@ -60,7 +61,7 @@ impl Channel {
     ) -> Rc<Channel> {
         let has_messages = calls::has_messages(&handle);
         let (reading, writing, spare, inbox) = Default::default();
-        let (ahead, fed, incoming, peer, given) = Default::default();
+        let (ahead, ready_scheduled, incoming, peer, given) = Default::default();
         let channel = Channel {
             handle,
             name,
@@ -71,7 +72,7 @@ impl Channel {
             has_messages,
             inbox,
             ahead,
-            fed,
+            ready_scheduled,
             incoming,
             peer,
             given,
@@ -92,48 +93,49 @@ impl Channel {
         *self.spare.borrow_mut() = Some(chunk);
     }
 
-    /// Where an operation puts the first byte that comes. A read of none would not tell a
-    /// message of none; other pipes have no such, and nothing is taken from them before it is
-    /// asked for.
+    /// Memory for a one-byte read operation that waits for readiness. A zero-byte read would not
+    /// detect an empty message. `None` for other pipes, which have no empty messages: there a
+    /// zero-byte read waits without consuming data.
     pub(crate) fn take_inbox(&self) -> Option<Box<Chunk>> {
         self.has_messages.then(|| self.inbox.take().unwrap_or_else(Chunk::for_one_byte))
     }
 
-    /// An operation has read.
+    /// Stores the result of a one-byte read.
     pub(crate) fn put_inbox(&self, inbox: Box<Chunk>, result: Result<usize, i32>) {
-        // What failed does so again when it is read.
+        // An error is dropped: the next read fails with it again.
         if let Ok(count) = result {
             self.ahead.set(if count == 0 { Ahead::End } else { Ahead::Byte(inbox.first()) });
         }
         *self.inbox.borrow_mut() = Some(inbox);
     }
 
-    /// True if there is something to read that no operation would tell of.
+    /// True if a byte or the end of file was read ahead: no operation will report it again.
     pub(crate) fn has_read_ahead(&self) -> bool {
         self.ahead.get() != Ahead::Nothing
     }
 
-    /// True if the writing side can end while the other goes on.
+    /// True if the writing side can be shut down on its own.
     pub(crate) fn can_end_writing(&self) -> bool {
         self.has_messages
     }
 
-    /// From now on handles go over it, and bytes in frames.
+    /// Switches to frames, which carry handles and bytes.
     pub(crate) fn pass_handles(&self) {
         self.incoming.borrow_mut().get_or_insert_default();
     }
 
-    /// Says which process has the other end.
+    /// Sets the process at the other end.
     pub(in super::super) fn set_peer(&self, process: u32) {
         self.peer.set(Some(process));
     }
 
-    /// The process that handles are made for.
+    /// The process to duplicate handles into.
     pub(super) fn peer(&self) -> io::Result<u32> {
         self.peer.get().map_or_else(|| calls::peer_process(&self.handle), Ok)
     }
 
-    /// Reads what is there, and takes what has come with it. False if some is lost.
+    /// Reads the available bytes, and appends the handles of their frames. False if handles were
+    /// lost.
     pub(in super::super) fn receive_frames(
         &self,
         memory: &mut [u8],
@@ -144,56 +146,57 @@ impl Channel {
         let Some(incoming) = incoming.as_mut() else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
-        let received = incoming.receive(memory, passed, |memory| self.receive(memory));
+        let received = frames::receive(incoming, memory, passed, |memory| self.receive(memory));
         if let Some(peer) = incoming.sender() {
             self.peer.set(Some(peer));
         }
         received
     }
 
-    /// Its handle, to be passed.
+    /// The handle, to be passed to another process.
     ///
     /// # Errors
     ///
-    /// `ResourceBusy` if something is on its way, which the other side would miss.
+    /// `ResourceBusy` if an operation is in flight or data was read ahead, which the other process
+    /// would miss.
     pub(super) fn passable(&self) -> io::Result<RawSource> {
         let in_flight = self.reading.get().is_some() || self.writing.get().is_some();
         if in_flight || self.has_read_ahead() {
-            let why = "the pipe is being read or written: pass it before that";
+            let why = "the pipe is being read or written: pass it before the first read or write";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
         Ok(self.source())
     }
 
-    /// It was passed on.
+    /// Marks the pipe as passed to another process.
     pub(crate) fn give(&self) {
         self.given.set(true);
     }
 
     /// # Errors
     ///
-    /// `BrokenPipe` if it was passed on.
+    /// `BrokenPipe` if the pipe was passed to another process.
     pub(crate) fn check_kept(&self) -> io::Result<()> {
         if !self.given.get() {
             return Ok(());
         }
-        let why = "the pipe was passed to another process, which has it for itself: close it here";
+        let why = "the pipe was passed to another process, which owns it now: close it here";
         Err(io::Error::new(io::ErrorKind::BrokenPipe, why))
     }
 
-    /// Reads what is there.
+    /// Reads the available bytes.
     pub(super) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         if self.has_messages && self.reading.get().is_some() {
-            return Err(io::ErrorKind::WouldBlock.into()); // What that reads comes first.
+            return Err(io::ErrorKind::WouldBlock.into()); // The operation in flight reads first.
         }
         match (self.ahead.get(), memory) {
-            (Ahead::Nothing, memory) => calls::read_what_is_there(&self.handle, memory),
+            (Ahead::Nothing, memory) => calls::read_available(&self.handle, memory),
             (Ahead::End, _) | (_, []) => Ok(0),
             (Ahead::Byte(byte), [first, rest @ ..]) => {
                 self.ahead.set(Ahead::Nothing);
                 *first = byte;
-                // If the rest fails, it will fail again.
-                let more = calls::read_what_is_there(&self.handle, rest).unwrap_or(0);
+                // An error is dropped: the next read fails with it again.
+                let more = calls::read_available(&self.handle, rest).unwrap_or(0);
                 Ok(1 + more)
             }
         }
@@ -201,7 +204,7 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Handles that have come and that nobody has asked for are this process's already.
+    /// Receives and closes handles that the peer has already duplicated into this process.
     fn drop(&mut self) {
         const ROUNDS: usize = 64;
         if self.incoming.get_mut().is_none() {

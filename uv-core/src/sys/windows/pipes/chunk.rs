@@ -1,4 +1,4 @@
-//! Memory that goes into a pipe, or that a byte comes to.
+//! The memory of a pipe's write operation or one-byte read.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -11,13 +11,13 @@ use super::calls::ROOM;
 use super::{Channel, frames};
 use crate::sys::Rights;
 
-/// Bytes on their way into a pipe. The kernel may read it from where it is: it is boxed, and
-/// its bytes do not move.
+/// A buffer lent to a pipe operation. It is boxed, so that its address is stable while the kernel
+/// uses it.
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
-    /// How many of them are not the stream's own.
+    /// The number of leading bytes that are framing, not stream data.
     framing: usize,
-    /// What the operation names: the bytes, as the kernel wants them to be named.
+    /// The address and length of `bytes`, in the form that the operation takes.
     list: WSABUF,
 }
 
@@ -35,30 +35,30 @@ impl Default for Chunk {
 }
 
 impl Chunk {
-    /// Room for a byte that is to come.
+    /// A buffer for a one-byte read.
     pub(super) fn for_one_byte() -> Box<Chunk> {
         let mut bytes = vec![0];
         let list = WSABUF { len: 1, buf: bytes.as_mut_ptr() };
         Box::new(Chunk { bytes, framing: 0, list })
     }
 
-    /// The byte that has come.
+    /// The byte that was read.
     pub(super) fn first(&self) -> u8 {
         self.bytes[0]
     }
 
-    /// Fills it with the first bytes of `bufs`, as many as there is room for.
+    /// Copies the first bytes of `bufs`, up to the capacity.
     pub(crate) fn fill(&mut self, bufs: &[IoSlice<'_>]) -> usize {
         self.bytes.clear();
         self.framing = 0;
         self.append(bufs)
     }
 
-    /// Fills it with frames: handles, and as above.
+    /// Copies the handles as frames, then the bytes as [`Chunk::fill`] does.
     ///
     /// # Errors
     ///
-    /// Those of giving the handles to the peer, which has none of them then.
+    /// Those of duplicating the handles into the peer; it then has none of them.
     pub(crate) fn fill_framed(
         &mut self,
         bufs: &[IoSlice<'_>],
@@ -67,7 +67,7 @@ impl Chunk {
     ) -> io::Result<usize> {
         self.bytes.clear();
         let size = bufs.iter().map(|buf| buf.len()).sum::<usize>().min(ROOM);
-        // Without handles it makes no difference who the peer is.
+        // The peer matters only for handles.
         let peer = if rights.is_empty() { Ok(0) } else { channel.peer() };
         let framed =
             peer.and_then(|peer| frames::append(&mut self.bytes, rights.sources(), peer, size));
@@ -82,31 +82,31 @@ impl Chunk {
     fn append(&mut self, bufs: &[IoSlice<'_>]) -> usize {
         let most = self.bytes.len() + ROOM;
         for buf in bufs {
-            let room = most - self.bytes.len();
-            self.bytes.extend_from_slice(&buf[..buf.len().min(room)]);
+            let space = most - self.bytes.len();
+            self.bytes.extend_from_slice(&buf[..buf.len().min(space)]);
         }
         self.list.len = self.bytes.len() as u32;
         self.list.buf = self.bytes.as_mut_ptr();
         self.bytes.len() - self.framing
     }
 
-    /// Names them for an operation.
+    /// Lends the bytes to an operation.
     pub(crate) fn lend(&self) -> RawBufs {
         RawBufs { ptr: ptr::NonNull::from(&self.list).cast(), count: 1 }
     }
 
-    /// How many of the stream's own bytes have left, of so many in all.
+    /// The number of stream bytes among `count` bytes that were written.
     pub(crate) fn own(&self, count: usize) -> usize {
         count.saturating_sub(self.framing)
     }
 
-    /// It has not left: nobody will take the handles that were made for the peer.
+    /// Closes the handles duplicated for the peer, because the chunk was not sent.
     pub(crate) fn take_back(&mut self) {
         frames::discard(&self.bytes);
         self.bytes.clear();
     }
 
-    /// Many handles take much memory, which is not kept.
+    /// Frees the additional memory that frames with many handles needed.
     pub(super) fn shrink(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(ROOM);

@@ -1,4 +1,4 @@
-//! A child's arguments, which Windows passes as one line that programs take apart.
+//! The command line of a child: Windows passes arguments as one string that the program parses.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ const TAB: u16 = b'\t' as u16;
 const QUOTE: u16 = b'"' as u16;
 const BACKSLASH: u16 = b'\\' as u16;
 
-/// The command line, with a NUL at its end.
+/// Builds the NUL-terminated command line.
 pub(super) fn command_line(command: &Command<'_>) -> io::Result<Vec<u16>> {
     let is_verbatim = command.flags.contains(CommandFlags::VERBATIM_ARGUMENTS);
     let name = command.arg0.as_ref().unwrap_or(&command.program);
@@ -34,7 +34,7 @@ pub(super) fn command_line(command: &Command<'_>) -> io::Result<Vec<u16>> {
     Ok(line)
 }
 
-/// Adds an argument so that the C library's rules, which most programs follow, give it back.
+/// Quotes an argument by the rules of the C runtime, which most programs use to parse.
 fn push_quoted(line: &mut Vec<u16>, argument: &OsStr) {
     let units: Vec<u16> = argument.encode_wide().collect();
     let is_plain = !units.iter().any(|unit| [SPACE, TAB, QUOTE].contains(unit));
@@ -43,7 +43,7 @@ fn push_quoted(line: &mut Vec<u16>, argument: &OsStr) {
         return;
     }
     line.push(QUOTE);
-    // Backslashes mean something only before a quote: there each is doubled.
+    // A backslash is an escape only before a quote: there each is doubled.
     let mut backslashes = 0;
     for unit in units {
         match unit {

@@ -1,4 +1,4 @@
-//! A child's environment, as one block.
+//! The environment block of a child.
 
 use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use windows_sys::Win32::Globalization::{
 use super::has_nul;
 use crate::handles::Environment;
 
-/// What a child gets even if it gets nothing else: system libraries do not work without.
+/// Variables that every child gets: system libraries do not work without them.
 const REQUIRED: [&str; 11] = [
     "HOMEDRIVE",
     "HOMEPATH",
@@ -29,7 +29,7 @@ const REQUIRED: [&str; 11] = [
 
 pub(super) type Variable = (OsString, OsString);
 
-/// The child's variables in the order that Windows wants, unless they are just this process's.
+/// The child's variables in the sort order of Windows; `None` if it inherits this process's.
 pub(super) fn variables(environment: &Environment) -> io::Result<Option<Vec<Variable>>> {
     if environment.is_inherited() {
         return Ok(None);
@@ -42,10 +42,10 @@ pub(super) fn variables(environment: &Environment) -> io::Result<Option<Vec<Vari
             .collect(),
     };
     for (name, value) in &environment.changes {
-        // A name may begin with the sign: so Windows keeps the directories of drives.
+        // A name may start with `=`: Windows keeps the current directory of each drive so.
         let has_sign = name.encode_wide().skip(1).any(|unit| unit == u16::from(b'='));
         if name.is_empty() || has_sign {
-            let why = format!("{name:?} cannot be the name of a variable");
+            let why = format!("{name:?} is no valid variable name: it is empty or contains '='");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         variables.retain(|(other, _)| compare(other, name) != Ordering::Equal);
@@ -61,7 +61,7 @@ pub(super) fn value_of<'a>(variables: &'a [Variable], name: &str) -> Option<&'a 
     variables.iter().find(|(other, _)| is_it(other)).map(|(_, value)| &**value)
 }
 
-/// Each variable with a NUL at its end, and one more at the end of all.
+/// Builds the block: NUL-terminated variables, and one more NUL at the end.
 pub(super) fn block(variables: Vec<Variable>) -> io::Result<Vec<u16>> {
     let mut block = Vec::new();
     for (mut variable, value) in variables {
@@ -81,17 +81,17 @@ pub(super) fn block(variables: Vec<Variable>) -> io::Result<Vec<u16>> {
     Ok(block)
 }
 
-/// Names are compared unit by unit, as capitals.
+/// Compares names by UTF-16 units, without regard to case.
 fn compare(one: &OsStr, other: &OsStr) -> Ordering {
     let (one, other): (Vec<u16>, Vec<u16>) =
         (one.encode_wide().collect(), other.encode_wide().collect());
     let lengths = (one.len() as i32, other.len() as i32);
-    // SAFETY: both texts are of the lengths that are said.
+    // SAFETY: pointers and lengths describe two slices that live across the call.
     match unsafe { CompareStringOrdinal(one.as_ptr(), lengths.0, other.as_ptr(), lengths.1, 1) } {
         CSTR_LESS_THAN => Ordering::Less,
         CSTR_EQUAL => Ordering::Equal,
         CSTR_GREATER_THAN => Ordering::Greater,
-        _ => one.cmp(&other), // It fails for texts that are too long to be compared only.
+        _ => one.cmp(&other), // The call fails only for strings above the maximum length.
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use crate::Command;
 
     #[test]
-    fn names_are_sorted_and_told_apart_as_capitals() {
+    fn names_are_sorted_and_compared_without_case() {
         let command = Command::new("x").env_clear().env("b", "1").env("A", "2").env("B", "3");
         let variables = variables(&command.environment).expect("variables").expect("some");
         assert_eq!(value_of(&variables, "b"), Some(OsStr::new("1")), "one of the two");

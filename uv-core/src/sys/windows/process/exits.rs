@@ -1,4 +1,4 @@
-//! Tells the loop of the ends of children: a thread of Windows' waits for all of them.
+//! Exit notifications of children: a wait thread of Windows waits for all of them.
 
 use std::io;
 use std::os::windows::io::AsRawHandle;
@@ -13,12 +13,12 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::Child;
-use crate::notify::{Notes, Notifier};
+use crate::event_loop::{Notification, Notifier};
 
-/// Whose children have ended.
+/// The children of one loop that have exited.
 #[derive(Debug)]
 struct Exits {
-    over: Mutex<Vec<Token>>,
+    exited: Mutex<Vec<Token>>,
     notifier: Arc<Notifier>,
 }
 
@@ -29,42 +29,42 @@ pub(crate) struct ExitWatch {
 
 impl ExitWatch {
     pub(crate) fn new(notifier: Arc<Notifier>) -> ExitWatch {
-        ExitWatch { exits: Arc::new(Exits { over: Mutex::default(), notifier }) }
+        ExitWatch { exits: Arc::new(Exits { exited: Mutex::default(), notifier }) }
     }
 
-    /// One more child is about to start.
+    /// Called before a child is started.
     pub(crate) fn prepare(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// It has started.
+    /// Starts to wait for a started child.
     pub(crate) fn begin(&mut self, child: &mut Child, key: Token) -> io::Result<()> {
         child.wait = Some(Wait::new(child.process.as_raw_handle(), &self.exits, key)?);
         Ok(())
     }
 
-    /// One child less.
+    /// Called when a child is no longer waited for.
     pub(crate) fn release(&mut self) {}
 
-    /// Adds the keys of children that have ended; true if others may have, too.
-    pub(crate) fn take(&mut self, over: &mut Vec<Token>) -> bool {
-        over.append(&mut self.exits.over.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Appends the keys of children that have exited; true if there may be others.
+    pub(crate) fn take(&mut self, exited: &mut Vec<Token>) -> bool {
+        exited.append(&mut self.exits.exited.lock().unwrap_or_else(PoisonError::into_inner));
         false
     }
 }
 
-/// Who is waited for, and whom to tell.
+/// The context of a wait: the key of the child, and the loop to notify.
 #[derive(Debug)]
 struct Waited {
     exits: Arc<Exits>,
     key: Token,
 }
 
-/// A wait for a child, until it is dropped.
+/// A registered wait for a child, unregistered on drop.
 #[derive(Debug)]
 pub(super) struct Wait {
     handle: HANDLE,
-    /// Made by `Box::into_raw`; Windows has it as long as it waits.
+    /// Made by `Box::into_raw`; Windows uses it while the wait is registered.
     waited: *mut Waited,
 }
 
@@ -73,8 +73,8 @@ impl Wait {
         let waited = Box::into_raw(Box::new(Waited { exits: Arc::clone(exits), key }));
         let (mut handle, flags) = (ptr::null_mut(), WT_EXECUTEINWAITTHREAD | WT_EXECUTEONLYONCE);
         let context = waited.cast();
-        // SAFETY: the process's handle and the context are there until the wait is over: who
-        // drops this sees to it.
+        // SAFETY: `Child` drops the wait before the process's handle, and `Wait::drop` frees the
+        // context only after the wait is unregistered.
         let registered = unsafe {
             RegisterWaitForSingleObject(
                 &raw mut handle,
@@ -87,7 +87,7 @@ impl Wait {
         };
         if registered == 0 {
             let error = io::Error::last_os_error();
-            // SAFETY: made above, and Windows does not have it.
+            // SAFETY: made by `Box::into_raw` above; the failed call does not keep it.
             drop(unsafe { Box::from_raw(waited) });
             return Err(error);
         }
@@ -97,18 +97,18 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        // SAFETY: the wait is there; this returns when its callback has run or never will.
+        // SAFETY: the wait is registered; with this argument the call returns after any callback.
         unsafe { UnregisterWaitEx(self.handle, INVALID_HANDLE_VALUE) };
-        // SAFETY: made by `Box::into_raw`, and Windows does not use it any more.
+        // SAFETY: made by `Box::into_raw`, and no longer used by Windows after the call above.
         drop(unsafe { Box::from_raw(self.waited) });
     }
 }
 
-/// Windows calls this on the thread that waits, so it must be quick.
+/// The callback of a wait. It runs on the thread that serves all waits, so it must not block.
 unsafe extern "system" fn has_ended(context: *mut std::ffi::c_void, _timed_out: bool) {
-    // SAFETY: what `Wait::new` gave, which is there until this has returned.
+    // SAFETY: the context of `Wait::new`, which `Wait::drop` frees only after this has returned.
     let waited = unsafe { &*context.cast::<Waited>() };
-    waited.exits.over.lock().unwrap_or_else(PoisonError::into_inner).push(waited.key);
-    // If waking fails the loop finds it when it next looks.
-    let _ = waited.exits.notifier.notify(Notes::CHILD);
+    waited.exits.exited.lock().unwrap_or_else(PoisonError::into_inner).push(waited.key);
+    // If the wake fails, the next iteration of the loop still finds the exit.
+    let _ = waited.exits.notifier.notify(Notification::CHILD);
 }

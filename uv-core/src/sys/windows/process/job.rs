@@ -1,4 +1,4 @@
-//! Children that end with this process: a job whose last handle is this process's.
+//! A job object that ends children together with this process.
 
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::ptr;
@@ -11,12 +11,12 @@ use windows_sys::Win32::System::JobObjects::{
     JobObjectExtendedLimitInformation, SetInformationJobObject,
 };
 
-/// Has a child end with this process, where that is possible: a process that is itself in a
-/// job of an old Windows, or of somebody who forbids it, has children that live on.
+/// Adds a child to the job, if possible. It fails for a process that is itself in a job which
+/// does not permit nested jobs (before Windows 8) or breakaway: its children survive it.
 pub(super) fn add(child: &OwnedHandle) {
     static JOB: OnceLock<Option<OwnedHandle>> = OnceLock::new();
     if let Some(job) = JOB.get_or_init(make) {
-        // SAFETY: both handles are open.
+        // SAFETY: `job` and `child` keep both handles open.
         unsafe { AssignProcessToJobObject(job.as_raw_handle(), child.as_raw_handle()) };
     }
 }
@@ -27,15 +27,15 @@ fn make() -> Option<OwnedHandle> {
     if job.is_null() {
         return None;
     }
-    // SAFETY: Windows has just given it to us.
+    // SAFETY: the call created the handle, and no other code owns it.
     let job = unsafe { OwnedHandle::from_raw_handle(job) };
     let mut limits = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
-    // Children of children are not in it: whether those end is up to their parent.
+    // Grandchildren are not in the job: their parent decides whether they survive it.
     limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_BREAKAWAY_OK
         | JOB_OBJECT_LIMIT_SILENT_BREAKAWAY_OK
         | JOB_OBJECT_LIMIT_DIE_ON_UNHANDLED_EXCEPTION
         | JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
-    // SAFETY: the structure is of that size and lives across the call.
+    // SAFETY: pointer and size describe a local structure.
     let set = unsafe {
         SetInformationJobObject(
             job.as_raw_handle(),

@@ -1,4 +1,4 @@
-//! Where a program is.
+//! The search for an executable file.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use super::environment::{Variable, value_of};
 use crate::handles::{Command, CommandFlags};
 
-/// The endings of programs, in the order of trying.
+/// File name extensions to try, in this order.
 const ENDINGS: [&str; 2] = [".com", ".exe"];
 
-/// The file of a program: a name with a directory is there; another is in the child's
-/// directory, or in one of its `PATH`. A name that has an ending is tried as it is first.
+/// Finds the file of a program. A name with a directory is used as a path; another is searched in
+/// the child's directory, then in its `PATH`. A name with an extension is first tried as it is.
 pub(super) fn find(command: &Command<'_>, variables: Option<&[Variable]>) -> io::Result<PathBuf> {
     let program = Path::new(&command.program);
     let here = match &command.directory {
@@ -33,7 +33,7 @@ pub(super) fn find(command: &Command<'_>, variables: Option<&[Variable]>) -> io:
         }
     };
     let path = path.unwrap_or_default();
-    // Who has set this does not want programs of just any directory to be run.
+    // This variable disables the search in the current directory.
     let looks_here = std::env::var_os("NoDefaultCurrentDirectoryInExePath").is_none();
     let directories = std::env::split_paths(path).filter(|entry| !entry.as_os_str().is_empty());
     looks_here
@@ -44,7 +44,7 @@ pub(super) fn find(command: &Command<'_>, variables: Option<&[Variable]>) -> io:
         .ok_or_else(not_found)
 }
 
-/// The file of that name in a directory.
+/// Finds a file in one directory.
 fn within(directory: &Path, name: &OsStr, is_exact: bool) -> Option<PathBuf> {
     let has_ending = Path::new(name).extension().is_some_and(|ending| !ending.is_empty());
     let as_it_is = (has_ending || is_exact).then(|| name.to_os_string());

@@ -1,4 +1,4 @@
-//! The handles that a child inherits: exactly these, whatever else can be inherited.
+//! The handles that a child inherits: an explicit list, whatever else is inheritable.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,23 +29,23 @@ use super::super::{OwnedPipe, Transport, adopt};
 use super::wide;
 use crate::handles::PipeFlags;
 
-/// What a child has as one of its descriptors.
+/// The object behind one of the child's descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChildEnd {
-    /// The null device, or nothing from the fourth on.
+    /// The null device; from the fourth descriptor on, no handle.
     Ignore,
-    /// A handle of this process, which is open.
+    /// An open handle of this process.
     Inherit(HANDLE),
-    /// One that was made for the child.
+    /// A handle created for the child.
     Made(HANDLE),
 }
 
 const STANDARD: [u32; 3] = [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE];
 
-/// How many descriptors the C library of a child finds at most.
-const MOST: usize = 255;
+/// The maximum number of descriptors that the C runtime of a child reads.
+const MAX_DESCRIPTORS: usize = 255;
 
-// What the C library of Windows knows of a descriptor.
+// Flags of a descriptor in the C runtime.
 const OPEN: u8 = 0x01;
 const PIPE: u8 = 0x08;
 const DEVICE: u8 = 0x40;
@@ -54,7 +54,7 @@ impl ChildEnd {
     pub(crate) fn standard(number: u8) -> ChildEnd {
         // SAFETY: no memory is passed.
         let handle = unsafe { GetStdHandle(STANDARD[usize::from(number)]) };
-        // A program with windows may have none.
+        // A GUI program may have no standard handles.
         if handle.is_null() || handle == INVALID_HANDLE_VALUE {
             return ChildEnd::Ignore;
         }
@@ -65,8 +65,12 @@ impl ChildEnd {
         ChildEnd::Inherit(handle.as_raw_handle())
     }
 
-    pub(crate) fn of_stream(stream: &Transport) -> io::Result<ChildEnd> {
-        stream.source().map(|source| ChildEnd::Inherit(source.handle()))
+    /// The child's end of a stream. No handle has to be opened for it.
+    pub(crate) fn of_stream(
+        stream: &Transport,
+        _listens: bool,
+    ) -> io::Result<(ChildEnd, Option<OwnedPipe>)> {
+        stream.source().map(|source| (ChildEnd::Inherit(source.handle()), None))
     }
 
     pub(crate) fn of_made(end: &OwnedPipe) -> ChildEnd {
@@ -74,19 +78,20 @@ impl ChildEnd {
     }
 }
 
-/// Handles that can be inherited, and the block in which the child's C library finds them.
+/// Inheritable handles, and the block that passes them to the child's C runtime.
 #[derive(Debug)]
 pub(super) struct Inherited {
     handles: Vec<Option<OwnedHandle>>,
-    /// The same without gaps, as Windows wants it.
+    /// The handles without gaps, as the attribute list requires.
     list: Vec<HANDLE>,
     block: Vec<u8>,
 }
 
 impl Inherited {
     pub(super) fn new(ends: &[ChildEnd]) -> io::Result<Inherited> {
-        if ends.len() > MOST {
-            let why = format!("a child has {MOST} descriptors at most on Windows");
+        if ends.len() > MAX_DESCRIPTORS {
+            let why =
+                format!("a child has at most {MAX_DESCRIPTORS} descriptors on Windows: pass fewer");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let mut handles = Vec::with_capacity(ends.len());
@@ -97,7 +102,7 @@ impl Inherited {
                 ChildEnd::Inherit(handle) | ChildEnd::Made(handle) => Some(duplicate(handle)?),
             });
         }
-        // A count, a byte of what each is, and each.
+        // The layout: the count, a byte of flags for each, the handles.
         let mut block = (handles.len() as u32).to_ne_bytes().to_vec();
         block.extend(handles.iter().map(|handle| handle.as_ref().map_or(0, kind)));
         let raw = |handle: &Option<OwnedHandle>| {
@@ -108,9 +113,9 @@ impl Inherited {
         Ok(Inherited { handles, list, block })
     }
 
-    /// What `CreateProcessW` takes, which refers to this.
+    /// The startup information for `CreateProcessW`; it borrows from `self`.
     pub(super) fn startup_info(&mut self, hides_gui: bool) -> io::Result<StartupInfo<'_>> {
-        /// Windows' words for what a program's first window looks like.
+        /// How a program's first window is shown.
         const SW_HIDE: u16 = 0;
         const SW_SHOWDEFAULT: u16 = 10;
 
@@ -132,7 +137,7 @@ impl Inherited {
     }
 }
 
-/// What a child is started with.
+/// Startup information with an attribute list.
 pub(super) struct StartupInfo<'a> {
     info: Box<STARTUPINFOEXW>,
     _attributes: Attributes<'a>,
@@ -144,7 +149,7 @@ impl StartupInfo<'_> {
     }
 }
 
-/// The list of what is inherited, and nothing else.
+/// An attribute list with the handles to inherit.
 #[derive(Debug)]
 struct Attributes<'a> {
     memory: Vec<usize>,
@@ -154,17 +159,18 @@ struct Attributes<'a> {
 impl Attributes<'_> {
     fn new(list: &[HANDLE]) -> io::Result<Attributes<'_>> {
         let mut size = 0;
-        // It fails, and says how much memory there is to be.
-        // SAFETY: the size lives across the call.
+        // The first call fails and returns the required size.
+        // SAFETY: with a null list the call writes only the size, a local variable.
         unsafe { InitializeProcThreadAttributeList(ptr::null_mut(), 1, 0, &raw mut size) };
         let mut memory = vec![0_usize; size.div_ceil(size_of::<usize>())];
         let raw = memory.as_mut_ptr().cast();
-        // SAFETY: the memory is of that size.
+        // SAFETY: the memory has the size that the first call returned.
         if unsafe { InitializeProcThreadAttributeList(raw, 1, 0, &raw mut size) } == 0 {
             return Err(io::Error::last_os_error());
         }
         let attributes = Attributes { memory, _list: list };
-        // SAFETY: the attributes are initialised, and the list lives as long as they do.
+        // SAFETY: the attributes are initialised, and `Inherited` keeps the handles as long as
+        // they.
         let updated = unsafe {
             UpdateProcThreadAttribute(
                 raw,
@@ -182,13 +188,13 @@ impl Attributes<'_> {
 
 impl Drop for Attributes<'_> {
     fn drop(&mut self) {
-        // SAFETY: initialised by `new`, and not used again.
+        // SAFETY: initialised by `new`, and not used after this.
         unsafe { DeleteProcThreadAttributeList(self.memory.as_mut_ptr().cast()) };
     }
 }
 
 fn kind(handle: &OwnedHandle) -> u8 {
-    // SAFETY: the handle is open.
+    // SAFETY: the caller keeps the handle open.
     match unsafe { GetFileType(handle.as_raw_handle()) } {
         FILE_TYPE_DISK => OPEN,
         FILE_TYPE_PIPE => OPEN | PIPE,
@@ -196,20 +202,20 @@ fn kind(handle: &OwnedHandle) -> u8 {
     }
 }
 
-/// A duplicate that can be inherited.
+/// Makes an inheritable duplicate.
 fn duplicate(handle: HANDLE) -> io::Result<OwnedHandle> {
     // SAFETY: no memory is passed.
     let this = unsafe { GetCurrentProcess() };
     let (mut copy, options) = (ptr::null_mut(), DUPLICATE_SAME_ACCESS);
-    // SAFETY: a wrong handle is an error; the duplicate lives across the call.
+    // SAFETY: an invalid handle is an error; the call writes the duplicate to a local variable.
     if unsafe { DuplicateHandle(this, handle, this, &raw mut copy, 0, 1, options) } == 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: Windows has just given it to us.
+    // SAFETY: the call created the handle, and no other code owns it.
     Ok(unsafe { OwnedHandle::from_raw_handle(copy) })
 }
 
-/// The null device, for reading or for writing.
+/// Opens the null device for reading or for writing.
 fn open_null(at: usize) -> io::Result<OwnedHandle> {
     let access = match at {
         0 => GENERIC_READ | FILE_WRITE_ATTRIBUTES,
@@ -222,16 +228,16 @@ fn open_null(at: usize) -> io::Result<OwnedHandle> {
 fn open(name: &str, access: u32, sharing: u32, flags: u32) -> io::Result<OwnedHandle> {
     let (name, null) = (wide(name.as_ref())?, ptr::null());
     let (how, template) = (OPEN_EXISTING, ptr::null_mut());
-    // SAFETY: the name ends with a NUL.
+    // SAFETY: the name ends with NUL and lives across the call.
     let file = unsafe { CreateFileW(name.as_ptr(), access, sharing, null, how, flags, template) };
     if file == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: Windows has just given it to us.
+    // SAFETY: the call created the handle, and no other code owns it.
     Ok(unsafe { OwnedHandle::from_raw_handle(file) })
 }
 
-/// A pipe: this process's end, and the child's, which blocks unless it is not to.
+/// Creates a pipe: this process's end, and the child's, which is blocking unless requested.
 pub(crate) fn pipe_for_child(flags: PipeFlags) -> io::Result<(Transport, OwnedPipe)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -249,49 +255,49 @@ pub(crate) fn pipe_for_child(flags: PipeFlags) -> io::Result<(Transport, OwnedPi
     Ok((adopt(ours)?.transport, theirs))
 }
 
-/// The first and only instance of a named pipe.
+/// Creates the only instance of a named pipe.
 fn make_pipe(name: &str) -> io::Result<OwnedHandle> {
     const BUFFER: u32 = 64 << 10;
 
     let name = wide(name.as_ref())?;
     let how = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | FILE_FLAG_FIRST_PIPE_INSTANCE;
     let mode = PIPE_TYPE_BYTE | PIPE_WAIT;
-    // SAFETY: the name ends with a NUL.
+    // SAFETY: the name ends with NUL and lives across the call.
     let pipe =
         unsafe { CreateNamedPipeW(name.as_ptr(), how, mode, 1, BUFFER, BUFFER, 0, ptr::null()) };
     if pipe == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: Windows has just given it to us.
+    // SAFETY: the call created the handle, and no other code owns it.
     Ok(unsafe { OwnedHandle::from_raw_handle(pipe) })
 }
 
-/// Marks the handles that were inherited as not to be inherited on.
+/// Makes the handles that this process inherited non-inheritable.
 pub(crate) fn disable_stdio_inheritance() {
     for which in STANDARD {
         // SAFETY: no memory is passed.
         let handle = unsafe { GetStdHandle(which) };
-        // SAFETY: no memory is passed; what is no handle is an error.
+        // SAFETY: no memory is passed; an invalid handle is an error.
         unsafe { SetHandleInformation(handle, HANDLE_FLAG_INHERIT, 0) };
     }
     let mut info = MaybeUninit::<STARTUPINFOW>::zeroed();
-    // SAFETY: the structure is written.
+    // SAFETY: the call writes only the local structure.
     unsafe { GetStartupInfoW(info.as_mut_ptr()) };
-    // SAFETY: all zeroes is valid, and so is what was written.
+    // SAFETY: zero-initialised, which is valid, and written by the call.
     let info = unsafe { info.assume_init() };
     if info.lpReserved2.is_null() {
         return;
     }
     let length = usize::from(info.cbReserved2);
-    // SAFETY: it is there as long as the process, and of that length.
+    // SAFETY: the block lives as long as the process and has this length.
     let block = unsafe { std::slice::from_raw_parts(info.lpReserved2, length) };
     for handle in handles_in(block) {
-        // SAFETY: no memory is passed; what is no handle is an error.
+        // SAFETY: no memory is passed; an invalid handle is an error.
         unsafe { SetHandleInformation(handle, HANDLE_FLAG_INHERIT, 0) };
     }
 }
 
-/// The handles in a block that a parent may have made, or somebody else something else of.
+/// Parses the handles of the block. Its content is untrusted: any parent may have written it.
 fn handles_in(block: &[u8]) -> impl Iterator<Item = HANDLE> + '_ {
     let count = block.first_chunk().map_or(0, |count| u32::from_ne_bytes(*count) as usize);
     let handles = block.get(4_usize.saturating_add(count)..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Modes of consoles, and the way back.
+//! Console modes and their restoration.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle, OwnedHandle, RawHandle};
@@ -12,23 +12,23 @@ use windows_sys::Win32::System::Console::{
 
 use crate::handles::TtyMode;
 
-/// What the console was like before streams changed its mode.
+/// The modes of consoles before streams changed them.
 static CHANGED: Mutex<Vec<Changed>> = Mutex::new(Vec::new());
 
 struct Changed {
     handle: Arc<OwnedHandle>,
-    /// A process has one input, whatever the handles, and may have several outputs.
+    /// A process has one console input, whatever the handles, and may have several outputs.
     of_input: bool,
     before: u32,
 }
 
-/// The mode of a console. Dropped, it is what it was.
+/// The mode of a console, restored on drop.
 #[derive(Debug)]
 pub(super) struct Modes {
     handle: Arc<OwnedHandle>,
     of_input: bool,
     before: u32,
-    /// It is in the list.
+    /// The original mode is in the list.
     changed: bool,
 }
 
@@ -36,10 +36,10 @@ fn changed() -> MutexGuard<'static, Vec<Changed>> {
     CHANGED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The mode of a console; `None` if the handle is of something else.
+/// The mode of a console; `None` if the handle is no console.
 pub(super) fn mode(handle: RawHandle) -> Option<u32> {
     let mut mode = 0;
-    // SAFETY: a wrong handle is an error; writes one number.
+    // SAFETY: an invalid handle is an error; the call writes one number.
     (unsafe { GetConsoleMode(handle, &raw mut mode) } != 0).then_some(mode)
 }
 
@@ -52,7 +52,7 @@ fn set(handle: &OwnedHandle, mode: u32) -> io::Result<()> {
 }
 
 impl Modes {
-    /// `mode` is what the console is in now.
+    /// `mode` is the current mode of the console.
     pub(super) fn new(handle: &Arc<OwnedHandle>, mode: u32, of_input: bool) -> Modes {
         let changed = changed();
         let first = changed.iter().find(|it| it.of_input && of_input);
@@ -69,10 +69,10 @@ impl Modes {
         }
     }
 
-    /// Output with escape sequences is shown as such, where the console can.
+    /// Enables escape sequences in the output, if the console supports them.
     pub(super) fn understand_escapes(&mut self) {
         let wanted = ENABLE_PROCESSED_OUTPUT | ENABLE_VIRTUAL_TERMINAL_PROCESSING;
-        // Older ones cannot, and show what they get.
+        // Consoles before Windows 10 do not, and show the sequences as text.
         let _ = self.change(self.before | wanted);
     }
 
@@ -92,7 +92,7 @@ impl Drop for Modes {
             let mut changed = changed();
             changed.retain(|it| !Arc::ptr_eq(&it.handle, &self.handle));
             if !changed.iter().any(|it| it.of_input && self.of_input) {
-                // The console may be gone: then there is nothing to restore.
+                // Fails only if the console is gone: then no mode is left to restore.
                 let _ = set(&self.handle, self.before);
             }
         }
@@ -102,7 +102,7 @@ impl Drop for Modes {
 /// Restores all consoles whose mode was changed.
 pub(crate) fn reset_mode() -> io::Result<()> {
     let mut result = Ok(());
-    // Who changed an output first knows what it was like: that is restored last.
+    // The first change of an output recorded its original mode: it is restored last.
     for Changed { handle, before, .. } in changed().iter().rev() {
         if let Err(error) = set(handle, *before) {
             result = Err(error);

@@ -1,8 +1,8 @@
 //! The thread that reads a console.
 //!
-//! It reads only while the stream wants it to: what is typed otherwise is for others. A line
-//! that is being typed cannot be given up, as far as Windows goes; so the thread is sent the
-//! key that ends it, and drops what it gets.
+//! It reads only while the stream reads: other input belongs to other readers of the console.
+//! Windows cannot cancel a pending line read; so the stream injects a Return key that ends the
+//! line, and the thread discards the result.
 
 use std::io::{self, Write};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
@@ -24,10 +24,10 @@ use windows_sys::Win32::UI::Input::KeyboardAndMouse::VK_RETURN;
 use super::modes;
 use super::text::ToUtf8;
 
-/// Units that are read at once.
+/// The maximum number of UTF-16 units of one read.
 const UNITS: usize = 4096;
 
-/// The stream's side of the thread, which ends when this is dropped.
+/// The handle of the reader thread, which exits when this is dropped.
 #[derive(Debug)]
 pub(super) struct Reader(Arc<Shared>);
 
@@ -43,22 +43,22 @@ struct Shared {
 struct State {
     wanted: bool,
     ended: bool,
-    /// The thread waits for a line to end.
+    /// The thread is blocked in a line read.
     in_line: bool,
-    /// That line is for nobody.
-    dropped: bool,
+    /// The result of the line read is discarded.
+    discarded: bool,
 }
 
 impl Reader {
-    /// Starts the thread, which passes what it reads to `stream`.
+    /// Starts the thread, which forwards the input to `stream`.
     pub(super) fn new(console: &Arc<OwnedHandle>, stream: Socket) -> io::Result<Reader> {
         stream.set_nonblocking(false)?;
-        // SAFETY: no memory is passed: an event without a name that resets by itself.
+        // SAFETY: no memory is passed: an unnamed auto-reset event.
         let changed = unsafe { CreateEventW(ptr::null(), 0, 0, ptr::null()) };
         if changed.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it was just made, and is nobody else's.
+        // SAFETY: the call created the handle, and no other code owns it.
         let changed = unsafe { OwnedHandle::from_raw_handle(changed) };
         let (console, state) = (Arc::clone(console), Mutex::default());
         let shared = Arc::new(Shared { console, changed, state });
@@ -67,15 +67,15 @@ impl Reader {
         Ok(Reader(shared))
     }
 
-    /// Whether there is anybody to read for.
-    pub(super) fn wants(&self, wanted: bool) {
+    /// Starts or stops reading.
+    pub(super) fn set_wanted(&self, wanted: bool) {
         self.0.lock().wanted = wanted;
-        self.0.tell();
+        self.0.notify();
     }
 
-    /// A line that is being typed is dropped.
-    pub(super) fn begin_anew(&self) {
-        self.0.drop_line(&mut self.0.lock());
+    /// Discards a pending line read.
+    pub(super) fn discard_line(&self) {
+        self.0.discard_pending_line(&mut self.0.lock());
     }
 }
 
@@ -83,9 +83,9 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.ended = true;
-        self.0.drop_line(&mut state);
+        self.0.discard_pending_line(&mut state);
         drop(state);
-        self.0.tell();
+        self.0.notify();
     }
 }
 
@@ -94,14 +94,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self) {
-        // SAFETY: the event is open.
+    fn notify(&self) {
+        // SAFETY: `self` keeps the event open.
         unsafe { SetEvent(self.changed.as_raw_handle()) };
     }
 
-    fn drop_line(&self, state: &mut State) {
-        if state.in_line && !state.dropped {
-            state.dropped = true;
+    fn discard_pending_line(&self, state: &mut State) {
+        if state.in_line && !state.discarded {
+            state.discarded = true;
             press_return(&self.console);
         }
     }
@@ -112,18 +112,18 @@ impl Shared {
         while self.wait() {
             let count = match self.read(&mut units) {
                 Ok(count) => count,
-                Err(_) => return, // The console is gone: the stream sees its end.
+                Err(_) => return, // The console is gone: the stream reads the end of file.
             };
             text.clear();
             converter.convert(&units[..count], &mut text);
-            // Waits while the stream is full; fails when it is gone.
+            // Blocks while the socket buffer is full; fails when the stream is closed.
             if stream.write_all(text.as_bytes()).is_err() {
                 return;
             }
         }
     }
 
-    /// Waits until there is something to read and somebody who wants it. False at the end.
+    /// Waits until input is available and the stream reads. False if the thread must exit.
     fn wait(&self) -> bool {
         loop {
             let wanted = {
@@ -135,18 +135,18 @@ impl Shared {
             };
             let handles = [self.changed.as_raw_handle(), self.console.as_raw_handle()];
             let count = if wanted { 2 } else { 1 };
-            // SAFETY: reads `count` handles, which are open.
+            // SAFETY: the call reads `count` handles, which `self` keeps open.
             let woken = unsafe { WaitForMultipleObjects(count, handles.as_ptr(), 0, INFINITE) };
             match woken.wrapping_sub(WAIT_OBJECT_0) {
                 0 => {}
-                1 if characters_wait(self.console.as_raw_handle()) => return true,
+                1 if has_characters(self.console.as_raw_handle()) => return true,
                 1 => {}
                 _ => return false,
             }
         }
     }
 
-    /// Reads what there is, or the line that is being typed. Nothing if that was dropped.
+    /// Reads the available input, or a line in line mode. Zero units if the line was discarded.
     fn read(&self, units: &mut [u16]) -> io::Result<usize> {
         let console = self.console.as_raw_handle();
         {
@@ -155,33 +155,33 @@ impl Shared {
                 return Ok(0);
             }
             let lines = modes::mode(console).is_some_and(|mode| mode & ENABLE_LINE_INPUT != 0);
-            (state.in_line, state.dropped) = (lines, false);
+            (state.in_line, state.discarded) = (lines, false);
         }
-        let (place, room, mut count) = (units.as_mut_ptr(), units.len() as u32, 0);
-        // SAFETY: writes no more than `room` units, and one number.
+        let (start, capacity, mut count) = (units.as_mut_ptr(), units.len() as u32, 0);
+        // SAFETY: the call writes at most `capacity` units to `units`, and one number.
         let read =
-            unsafe { ReadConsoleW(console, place.cast(), room, &raw mut count, ptr::null()) };
+            unsafe { ReadConsoleW(console, start.cast(), capacity, &raw mut count, ptr::null()) };
         let error = io::Error::last_os_error();
         let mut state = self.lock();
         state.in_line = false;
         match read {
             0 => Err(error),
-            _ if state.dropped => Ok(0),
+            _ if state.discarded => Ok(0),
             _ => Ok(count as usize),
         }
     }
 }
 
-/// True if a read would find a character. Takes events that are no characters out of its way:
-/// a read would wait though they are there.
-fn characters_wait(console: RawHandle) -> bool {
+/// True if a character is available. Removes other input events, which signal the console handle
+/// although a read would block.
+fn has_characters(console: RawHandle) -> bool {
     loop {
         let mut record = INPUT_RECORD::default();
         let mut count = 0;
-        // SAFETY: writes one record and one number.
+        // SAFETY: the call writes one record and one number, both local.
         let peeked = unsafe { PeekConsoleInputW(console, &raw mut record, 1, &raw mut count) };
         if peeked == 0 {
-            return true; // The read will say what is wrong.
+            return true; // The read will return the error.
         }
         if count == 0 {
             return false;
@@ -189,7 +189,7 @@ fn characters_wait(console: RawHandle) -> bool {
         if is_character(&record) {
             return true;
         }
-        // SAFETY: writes one record and one number; there is one to read.
+        // SAFETY: the call writes one record and one number, both local.
         unsafe { ReadConsoleInputW(console, &raw mut record, 1, &raw mut count) };
     }
 }
@@ -198,18 +198,18 @@ fn is_character(record: &INPUT_RECORD) -> bool {
     if u32::from(record.EventType) != KEY_EVENT {
         return false;
     }
-    // SAFETY: the record is of a key, as its type says.
+    // SAFETY: the event type is `KEY_EVENT`, so this member of the union is valid.
     let key = unsafe { record.Event.KeyEvent };
-    // SAFETY: a character in either encoding is a number.
+    // SAFETY: both members of the union are plain numbers.
     let character = unsafe { key.uChar.UnicodeChar };
-    // One that is composed of digits comes when the last key is released.
+    // A character composed with Alt and digits arrives when Alt is released.
     character != 0 && (key.bKeyDown != 0 || key.wVirtualKeyCode == VK_MENU)
 }
 
-/// `Alt`, which composes characters.
+/// The Alt key, which composes characters.
 const VK_MENU: u16 = windows_sys::Win32::UI::Input::KeyboardAndMouse::VK_MENU;
 
-/// Ends the line that is being typed.
+/// Injects a Return key, which ends a pending line read.
 fn press_return(console: &OwnedHandle) {
     let key = KEY_EVENT_RECORD {
         bKeyDown: 1,
@@ -222,6 +222,6 @@ fn press_return(console: &OwnedHandle) {
     let record =
         INPUT_RECORD { EventType: KEY_EVENT as u16, Event: INPUT_RECORD_0 { KeyEvent: key } };
     let mut written = 0;
-    // SAFETY: reads one record and writes one number.
+    // SAFETY: the call reads one record and writes one number, both local.
     unsafe { WriteConsoleInputW(console.as_raw_handle(), &raw const record, 1, &raw mut written) };
 }

@@ -1,14 +1,14 @@
-//! UTF-8 for streams, UTF-16 for consoles, in pieces that may end within a character.
+//! Incremental conversion between UTF-8 of streams and UTF-16 of consoles.
 
 use std::io;
 
-/// Units that are written at once: a console takes no more than some thousands.
+/// The maximum number of units of one write: consoles reject more than a few thousand.
 const UNITS: usize = 2048;
 
-/// What cannot be understood.
+/// The replacement for invalid input.
 const UNKNOWN: char = char::REPLACEMENT_CHARACTER;
 
-/// Makes UTF-16 of UTF-8, and keeps the bytes of a character that is not complete.
+/// Converts UTF-8 to UTF-16, and keeps the bytes of an incomplete character.
 #[derive(Debug, Default)]
 pub(super) struct ToUtf16 {
     partial: [u8; 4],
@@ -34,7 +34,7 @@ impl ToUtf16 {
                 }
                 Err(error) if error.error_len().is_none() => self.length += 1,
                 Err(_) => {
-                    // What was kept is of nothing; this byte may begin something else.
+                    // The kept bytes are invalid; this byte may start another character.
                     self.length = 0;
                     units.push(UNKNOWN, &mut emit)?;
                     continue;
@@ -48,7 +48,7 @@ impl ToUtf16 {
             }
             let invalid = chunk.invalid();
             match str::from_utf8(invalid) {
-                Ok(_) => {} // There is nothing.
+                Ok(_) => {} // No invalid bytes.
                 Err(error) if error.error_len().is_none() => {
                     self.partial[..invalid.len()].copy_from_slice(invalid);
                     self.length = invalid.len();
@@ -60,7 +60,7 @@ impl ToUtf16 {
     }
 }
 
-/// Units that were not emitted yet.
+/// Buffered units that were not emitted yet.
 struct Units {
     units: [u16; UNITS],
     count: usize,
@@ -85,7 +85,7 @@ impl Units {
     }
 }
 
-/// Makes UTF-8 of UTF-16, and keeps the first half of a pair.
+/// Converts UTF-16 to UTF-8, and keeps the first half of a surrogate pair.
 #[derive(Debug, Default)]
 pub(super) struct ToUtf8 {
     half: Option<u16>,

@@ -1,0 +1,305 @@
+//! One iteration of the loop: due callbacks, the wait, its events, and closing handles.
+
+use std::io;
+use std::time::Duration;
+
+use poll_core::{Backend, Event};
+
+use super::{Loop, RunMode};
+use crate::event_loop::{Done, Notification, SourceOwner};
+use crate::handles::{AnyHandle, Closing, Phase};
+use crate::sys;
+
+/// Rounds of pending callbacks after a poll, so that one that defers for ever does not
+/// starve the rest.
+const PENDING_ROUNDS: u32 = 8;
+
+impl<B: Backend> Loop<B> {
+    /// Runs one iteration of a loop that is alive and not stopped.
+    #[inline]
+    pub(super) fn iterate(&mut self, mode: RunMode) -> io::Result<()> {
+        // Most iterations only wait and dispatch events.
+        let timeout = match self.has_due() || self.watchers[Phase::Prepare as usize].any_started() {
+            true => self.begin_iteration(mode),
+            false if mode == RunMode::NoWait || self.dispatching => Some(Duration::ZERO),
+            false => self.time_to_timers(),
+        };
+        self.poll(timeout)?;
+        if self.has_left() || self.watchers[Phase::Check as usize].any_started() {
+            self.finish_iteration();
+        }
+        self.update_time();
+        self.run_timers();
+        Ok(())
+    }
+
+    /// True if this iteration, or the next, has callbacks that wait for no event.
+    #[inline]
+    pub(super) fn has_due(&self) -> bool {
+        self.has_left()
+            || !self.next_iteration.is_empty()
+            || self.watchers[Phase::Idle as usize].any_started()
+    }
+
+    /// True if this iteration has such callbacks.
+    #[inline]
+    fn has_left(&self) -> bool {
+        !self.pending.is_empty() || !self.closing.is_empty() || !self.closing_now.is_empty()
+    }
+
+    /// What comes before the poll; returns how long that may block.
+    #[inline(never)]
+    fn begin_iteration(&mut self, mode: RunMode) -> Option<Duration> {
+        if !self.next_iteration.is_empty() {
+            self.pending.append(&mut self.next_iteration);
+        }
+        let may_block =
+            self.pending.is_empty() && !self.watchers[Phase::Idle as usize].any_started();
+        self.run_pending();
+        self.run_watchers(Phase::Idle);
+        self.run_watchers(Phase::Prepare);
+        match mode {
+            RunMode::Default => self.poll_timeout(),
+            RunMode::Once if may_block => self.poll_timeout(),
+            RunMode::Once | RunMode::NoWait => Some(Duration::ZERO),
+        }
+    }
+
+    /// What comes after the poll, but for timers.
+    #[inline(never)]
+    fn finish_iteration(&mut self) {
+        for _ in 0..PENDING_ROUNDS {
+            if self.pending.is_empty() {
+                break;
+            }
+            self.run_pending();
+        }
+        self.run_watchers(Phase::Check);
+        self.run_closing();
+    }
+
+    pub(super) fn poll_timeout(&mut self) -> Option<Duration> {
+        let may_block = !self.has_due() && !self.stopped && self.has_active() && !self.dispatching;
+        if may_block { self.time_to_timers() } else { Some(Duration::ZERO) }
+    }
+
+    #[inline]
+    fn time_to_timers(&mut self) -> Option<Duration> {
+        let deadline = self.timers.next_deadline_ns()?;
+        Some(Duration::from_nanos(deadline.saturating_sub(self.now_ns())))
+    }
+
+    fn run_pending(&mut self) {
+        // Those that these defer wait for the next round.
+        for _ in 0..self.pending.len() {
+            let Some(callback) = self.pending.pop_front() else { break };
+            callback.call(self, ());
+        }
+    }
+
+    /// Waits and dispatches the events. Waits again, for the time left, if it was
+    /// interrupted before anything happened, or if the events ran no
+    /// callback: the completion of an operation that was cancelled, for example.
+    #[inline]
+    fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let blocks = timeout != Some(Duration::ZERO);
+        // A timeout that is neither zero nor for ever was counted from the loop's time.
+        let begun_ns = self.now_ns.get();
+        let mut left = timeout;
+        self.meters.count_iteration();
+        if blocks && self.meters.measures_idle_time() && self.dispatch_waiting()? {
+            return Ok(());
+        }
+        loop {
+            // Not so if a panic has left some of what the last wait gave.
+            if !self.dispatching {
+                self.wait(left, blocks)?;
+            }
+            self.update_time();
+            let dispatched = self.dispatch();
+            self.meters.count_events(dispatched, !blocks);
+            if dispatched > 0 || !blocks || self.has_left() || !self.has_active() {
+                return Ok(());
+            }
+            left = timeout.map(|timeout| self.time_left(timeout, begun_ns));
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Dispatches the events that are there before the loop blocks, if idle time is measured: only
+    /// then [`events_waiting`](crate::Metrics::events_waiting) distinguishes them from those that it
+    /// blocked for. True if the iteration does not block any more.
+    #[cold]
+    fn dispatch_waiting(&mut self) -> io::Result<bool> {
+        if !self.dispatching {
+            self.wait(Some(Duration::ZERO), false)?;
+        }
+        self.update_time();
+        let dispatched = self.dispatch();
+        self.meters.count_events(dispatched, true);
+        Ok(dispatched > 0 || self.has_left() || !self.has_active())
+    }
+
+    /// The rest of a timeout that began at `begun_ns`.
+    #[cold]
+    fn time_left(&self, timeout: Duration, begun_ns: u64) -> Duration {
+        (Duration::from_nanos(begun_ns) + timeout).saturating_sub(self.now())
+    }
+
+    #[inline]
+    fn wait(&mut self, mut timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
+        self.iteration = self.iteration.wrapping_add(1);
+        if self.has_outgoing() {
+            self.send_outgoing();
+            // An empty write completes without an operation: its callback must not wait for an
+            // event.
+            if !self.pending.is_empty() {
+                timeout = Some(Duration::ZERO);
+            }
+        }
+        self.operations.events.clear();
+        self.operations.handled = 0;
+        if self.block_sigprof || self.meters.measures_idle_time() {
+            return self.wait_watched(timeout, blocks);
+        }
+        self.backend.wait(timeout, &mut self.operations.events)
+    }
+
+    /// True if something is to be given to the kernel or the backend before the wait.
+    #[inline]
+    pub(super) fn has_outgoing(&self) -> bool {
+        self.has_unflushed_streams() || !self.udp_flush_queue.is_empty() || self.works.has_lent()
+    }
+
+    #[inline(never)]
+    fn send_outgoing(&mut self) {
+        self.flush_streams();
+        self.submit_udp_flush_queue();
+        self.submit_lent();
+    }
+
+    /// Waits, and measures for how long, or keeps profilers from ending it.
+    #[cold]
+    fn wait_watched(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
+        let _blocked = self.block_sigprof.then(sys::SigprofBlocked::new);
+        let measures = blocks && self.meters.measures_idle_time();
+        if measures {
+            self.meters.begin_idle(self.backend.now());
+        }
+        let result = self.backend.wait(timeout, &mut self.operations.events);
+        if measures {
+            self.meters.end_idle(self.backend.now());
+        }
+        result
+    }
+
+    /// Handles what the last wait reported. Returns the number of events, without completions that
+    /// ran no callback.
+    fn dispatch(&mut self) -> usize {
+        self.dispatching = true;
+        let mut dispatched = 0;
+        while let Some(event) = self.operations.events.get(self.operations.handled) {
+            self.operations.handled += 1;
+            match *event {
+                Event::Ready { token, ready } => {
+                    dispatched += 1;
+                    match self.sources.get(token) {
+                        Some(&SourceOwner::Poll(poll)) => self.poll_ready(poll, ready),
+                        Some(&SourceOwner::Stream(stream)) => self.stream_ready(stream, ready),
+                        Some(&SourceOwner::Udp(udp)) => self.udp_ready(udp, ready),
+                        Some(&SourceOwner::Process(process)) => self.process_ready(process),
+                        Some(&SourceOwner::FsEvents) => drop(self.deliver_fs_events()),
+                        None => {} // Closed by a callback of the same batch.
+                    }
+                }
+                Event::Done { token, result, more, lease } => {
+                    let ran = self.operation_done(token, Done { result, more, lease });
+                    dispatched += usize::from(ran);
+                }
+            }
+        }
+        if self.notifier.has_any() {
+            dispatched += self.run_notifications();
+        }
+        self.dispatching = false;
+        dispatched
+    }
+
+    /// Handles the notifications; returns the number of callbacks.
+    #[inline(never)]
+    fn run_notifications(&mut self) -> usize {
+        let mut dispatched = 0;
+        // One notification at a time: a panic leaves the others.
+        //
+        // The jobs that have ended are collected before the asyncs run, and call back after
+        // them: what a job sent before it ended is delivered before its callback.
+        let ended = self.notifier.take(Notification::WORK);
+        if ended {
+            self.collect_ended_work();
+        }
+        if self.notifier.take(Notification::ASYNC) {
+            let notify_work = |lp: &mut Loop<B>, ended| {
+                if ended {
+                    drop(lp.notifier.notify(Notification::WORK));
+                }
+            };
+            self.guarded(ended, notify_work, |lp| dispatched += lp.run_asyncs());
+        }
+        if ended {
+            dispatched += self.run_ended_work();
+        }
+        if self.notifier.take(Notification::CHILD) {
+            dispatched += self.run_ended_children();
+        }
+        if self.notifier.take(Notification::CHANGES) {
+            dispatched += self.deliver_fs_events();
+        }
+        // Last, so that what came before the signal is handled before it.
+        if self.notifier.take(Notification::SIGNAL) {
+            dispatched += self.run_signals();
+        }
+        dispatched
+    }
+
+    fn run_closing(&mut self) {
+        if !self.closing.is_empty() || !self.closing_now.is_empty() {
+            self.close_handles();
+        }
+    }
+
+    fn close_handles(&mut self) {
+        // Handles closed from here on wait for the next iteration. `closing_now` is not
+        // empty if a panic cut the last phase short: then those are first in line.
+        std::mem::swap(&mut self.closing, &mut self.closing_now);
+        self.closing_now.append(&mut self.closing);
+        while let Some(handle) = self.closing_now.last().map(|closing| closing.handle) {
+            self.fail_pending_requests(handle);
+            let closing = self.closing_now.pop_if(|closing| closing.handle == handle);
+            // Another loop's: it begins with its own.
+            let Some(Closing { callback, .. }) = closing else { continue };
+            match callback {
+                // The key is valid in the callback, and stale afterwards.
+                Some(callback) => {
+                    self.begin_closed(handle);
+                    let freed = FreeAfter { lp: self, handle };
+                    callback.call(freed.lp, handle);
+                }
+                None => self.free_handle(handle),
+            }
+        }
+    }
+}
+
+/// Frees a handle when its close callback has run, even if it panics.
+struct FreeAfter<'a, B: Backend> {
+    lp: &'a mut Loop<B>,
+    handle: AnyHandle,
+}
+
+impl<B: Backend> Drop for FreeAfter<'_, B> {
+    fn drop(&mut self) {
+        self.lp.end_closed(self.handle);
+    }
+}

@@ -1,0 +1,73 @@
+//! Registered sources, and the owners that get their readiness.
+
+#![allow(unsafe_code)]
+
+use std::io;
+
+use poll_core::{Backend, Interest, Mode, RawSource, Token};
+
+use crate::Loop;
+use crate::handles::{Poll, Process, Udp};
+
+/// The owner of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SourceOwner {
+    Poll(Poll),
+    Stream(Token),
+    Udp(Udp),
+    Process(Process),
+    /// All file system watchers.
+    FsEvents,
+}
+
+impl<B: Backend> Loop<B> {
+    /// Registers a source, silent for now, that its owner keeps open until
+    /// [`Loop::unwatch`]. Asks for readability first, because backends that detect
+    /// sources that cannot be polled fail then.
+    pub(crate) fn watch(&mut self, owner: SourceOwner, raw: RawSource) -> io::Result<Token> {
+        let token = self.watch_for(owner, raw, Interest::READ)?;
+        match self.backend.modify(token, Interest::NONE, Mode::Level) {
+            Ok(()) => Ok(token),
+            Err(error) => {
+                self.sources.remove(token);
+                Err(error)
+            }
+        }
+    }
+
+    /// Registers a socket that can be polled, with what it waits for first. An idle handle of the
+    /// same descriptor loses its registration.
+    pub(crate) fn watch_for(
+        &mut self,
+        owner: SourceOwner,
+        raw: RawSource,
+        interest: Interest,
+    ) -> io::Result<Token> {
+        let token = self.sources.insert(owner);
+        // SAFETY: the owner's slot keeps the source open until it has called `unwatch`,
+        // or until the loop is dropped, whose backend goes first. A poll's slot has the owner
+        // that `Poll::new` was given, or the promise of `Poll::from_raw_source`.
+        let mut registered = unsafe { self.backend.register(token, raw, interest, Mode::Level) };
+        if let Err(error) = &registered
+            && error.kind() == io::ErrorKind::AlreadyExists
+            && self.release_idle_source(raw)
+        {
+            // SAFETY: as above.
+            registered = unsafe { self.backend.register(token, raw, interest, Mode::Level) };
+        }
+        match registered {
+            Ok(()) => Ok(token),
+            Err(error) => {
+                self.sources.remove(token);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a registration. Its events that are still in the batch find no owner.
+    pub(crate) fn unwatch(&mut self, token: Token) {
+        self.sources.remove(token);
+        // Also after an error the token is not registered any more.
+        let _ = self.backend.deregister(token);
+    }
+}

@@ -1,0 +1,56 @@
+//! One path for errors: the handle is closed, and the loop's handler gets the error.
+
+use std::io;
+
+use poll_core::Backend;
+
+use crate::Loop;
+use crate::handles::AnyHandle;
+use crate::storage::InlineFnMut;
+
+/// The handler of errors: which handle was closed, and why.
+pub(crate) type ErrorHandler<B> = InlineFnMut<B, (AnyHandle, io::Error)>;
+
+impl<B: Backend> Loop<B> {
+    /// Sets the handler of the errors for which handles are closed by [`fail`](crate::Handle::fail):
+    /// by [`attempt`](crate::Handle::attempt), [`send`](crate::Stream::send),
+    /// [`on_read`](crate::Stream::on_read), [`Tcp::listen_on`](crate::Tcp::listen_on) and
+    /// the like. Replaces the previous handler. Without a handler the errors are dropped.
+    ///
+    /// It runs in the pending phase, before the close callback of the handle.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, handle, error| println!("{handle} is closed: {error}"));
+    /// let timer = Timer::new(&mut lp);
+    /// timer.attempt(&mut lp, |_| {
+    ///     std::fs::read("/no/such/file")?;
+    ///     Ok(())
+    /// });
+    /// assert!(timer.is_closing(&lp));
+    /// lp.run(RunMode::Default)?; // timer 0 is closed: No such file or directory
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn on_error(
+        &mut self,
+        mut handler: impl FnMut(&mut Loop<B>, AnyHandle, io::Error) + 'static,
+    ) {
+        let handler = move |lp: &mut Loop<B>, (handle, error)| handler(lp, handle, error);
+        drop(self.error_handler.replace(ErrorHandler::new(handler)));
+    }
+
+    /// Reports an error to the handler in the pending phase, because no call runs a callback
+    /// inline.
+    pub(crate) fn report_later(&mut self, handle: AnyHandle, error: io::Error) {
+        self.defer(move |lp| lp.report(handle, error));
+    }
+
+    fn report(&mut self, handle: AnyHandle, error: io::Error) {
+        let Some(mut handler) = self.error_handler.take() else { return };
+        // A handler that panics is dropped, as the callback of any handle is.
+        handler.call(self, (handle, error));
+        self.error_handler.get_or_insert(handler);
+    }
+}

@@ -1,0 +1,303 @@
+//! Dispatch over all kinds of handles: enumeration, state, stop, close.
+//!
+//! A new kind of handle adds one line to each function here.
+
+use poll_core::Backend;
+
+use crate::Loop;
+use crate::handles::watcher::Phase;
+use crate::handles::{
+    AnyHandle, Async, Base, Closing, FsEvent, FsPoll, Poll, Process, Signal, Timer, Udp,
+};
+use crate::storage::contain;
+
+impl<B: Backend> Loop<B> {
+    /// All open handles in the order of their creation, including closing ones.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// Timer::new(&mut lp);
+    /// for handle in lp.walk() {
+    ///     println!("closing {handle}");
+    ///     handle.close(&mut lp)?;
+    /// }
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.walk().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_walk")]
+    pub fn walk(&self) -> Vec<AnyHandle> {
+        let mut all = Vec::new();
+        let bases = self.timers.bases();
+        all.extend(bases.map(|(key, base)| (base.id(), Timer(key).into())));
+        for phase in Phase::ALL {
+            let slots = self.watchers[phase as usize].slots.iter();
+            all.extend(slots.map(|(key, slot)| (slot.base.id(), phase.handle(key))));
+        }
+        let slots = self.asyncs.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), Async(key).into())));
+        let slots = self.polls.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), Poll(key).into())));
+        let slots = self.signals.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), Signal(key).into())));
+        let slots = self.streams.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), slot.kind.handle(key))));
+        let slots = self.udps.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), Udp(key).into())));
+        let slots = self.processes.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), Process(key).into())));
+        let slots = self.fs_events.slots.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), FsEvent(key).into())));
+        let slots = self.fs_polls.iter();
+        all.extend(slots.map(|(key, slot)| (slot.base.id(), FsPoll(key).into())));
+        all.sort_unstable_by_key(|(id, _): &(u32, AnyHandle)| *id);
+        all.into_iter().map(|(_, handle)| handle).collect()
+    }
+
+    /// The number of handles that keep the loop alive: active and referenced. Handles that are
+    /// closing count no more, although the loop stays alive for their callbacks.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Handle, Loop, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let timer = Timer::after(&mut lp, Duration::from_secs(1), |_, _| {});
+    /// assert_eq!(lp.active_handles(), 1);
+    /// timer.unreference(&mut lp)?;
+    /// assert_eq!(lp.active_handles(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_loop_alive")]
+    pub fn active_handles(&self) -> usize {
+        self.active_handles
+    }
+
+    pub(crate) fn open_handles(&self) -> usize {
+        let watchers = self.watchers.iter().map(|watchers| watchers.slots.len()).sum::<usize>();
+        self.timers.len()
+            + watchers
+            + self.asyncs.slots.len()
+            + self.polls.len()
+            + self.signals.slots.len()
+            + self.streams.slots.len()
+            + self.udps.len()
+            + self.processes.slots.len()
+            + self.fs_events.slots.len()
+            + self.fs_polls.len()
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "origins", track_caller)]
+    pub(crate) fn new_base(&mut self) -> Base {
+        if self.last_handle_id == Base::LAST_ID {
+            self.renumber();
+        }
+        self.last_handle_id += 1;
+        self.origins.add(self.last_handle_id);
+        Base::new(self.last_handle_id)
+    }
+
+    /// Renumbers all handles from 1 when the creation numbers are exhausted. If the open handles
+    /// are more than half of all numbers (hundreds of millions), they keep theirs, and the latest
+    /// share one number and have no order.
+    #[cold]
+    #[inline(never)]
+    fn renumber(&mut self) {
+        self.last_handle_id = Base::LAST_ID - 1;
+        if self.open_handles() > Base::LAST_ID as usize / 2 {
+            return;
+        }
+        let all = self.walk();
+        self.last_handle_id = all.len() as u32;
+        let old: Vec<_> = all.iter().filter_map(|&handle| Some(self.base(handle)?.id())).collect();
+        self.origins.renumber(old.into_iter());
+        for (handle, id) in all.into_iter().zip(1..) {
+            if let Some((base, _)) = self.base_mut(handle) {
+                base.set_id(id);
+            }
+        }
+    }
+
+    pub(crate) fn base(&self, handle: AnyHandle) -> Option<Base> {
+        let key = handle.key();
+        Some(match handle {
+            AnyHandle::Timer(_) => *self.timers.base(key)?,
+            AnyHandle::Idle(_) => self.watchers[Phase::Idle as usize].slots.get(key)?.base,
+            AnyHandle::Prepare(_) => self.watchers[Phase::Prepare as usize].slots.get(key)?.base,
+            AnyHandle::Check(_) => self.watchers[Phase::Check as usize].slots.get(key)?.base,
+            AnyHandle::Async(_) => self.asyncs.slots.get(key)?.base,
+            AnyHandle::Poll(_) => self.polls.get(key)?.base,
+            AnyHandle::Signal(_) => self.signals.slots.get(key)?.base,
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.streams.slots.get(key)?.base
+            }
+            AnyHandle::Udp(_) => self.udps.get(key)?.base,
+            AnyHandle::Process(_) => self.processes.slots.get(key)?.base,
+            AnyHandle::FsEvent(_) => self.fs_events.slots.get(key)?.base,
+            AnyHandle::FsPoll(_) => self.fs_polls.get(key)?.base,
+        })
+    }
+
+    /// The base of a handle, and the loop's count of active and referenced handles.
+    pub(crate) fn base_mut(&mut self, handle: AnyHandle) -> Option<(&mut Base, &mut usize)> {
+        let key = handle.key();
+        let watcher = |phase: Phase| phase as usize;
+        let base = match handle {
+            AnyHandle::Timer(_) => self.timers.base_mut(key)?,
+            AnyHandle::Idle(_) => &mut self.watchers[watcher(Phase::Idle)].slots.get_mut(key)?.base,
+            AnyHandle::Prepare(_) => {
+                &mut self.watchers[watcher(Phase::Prepare)].slots.get_mut(key)?.base
+            }
+            AnyHandle::Check(_) => {
+                &mut self.watchers[watcher(Phase::Check)].slots.get_mut(key)?.base
+            }
+            AnyHandle::Async(_) => &mut self.asyncs.slots.get_mut(key)?.base,
+            AnyHandle::Poll(_) => &mut self.polls.get_mut(key)?.base,
+            AnyHandle::Signal(_) => &mut self.signals.slots.get_mut(key)?.base,
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                &mut self.streams.slots.get_mut(key)?.base
+            }
+            AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
+            AnyHandle::Process(_) => &mut self.processes.slots.get_mut(key)?.base,
+            AnyHandle::FsEvent(_) => &mut self.fs_events.slots.get_mut(key)?.base,
+            AnyHandle::FsPoll(_) => &mut self.fs_polls.get_mut(key)?.base,
+        };
+        Some((base, &mut self.active_handles))
+    }
+
+    /// The first half of closing: stops all activity of the handle.
+    pub(crate) fn stop_handle(&mut self, handle: AnyHandle) {
+        let stopped = match handle {
+            AnyHandle::Timer(timer) => timer.stop(self),
+            AnyHandle::Idle(idle) => idle.stop(self),
+            AnyHandle::Prepare(prepare) => prepare.stop(self),
+            AnyHandle::Check(check) => check.stop(self),
+            AnyHandle::Async(handle) => {
+                self.stop_async(handle);
+                Ok(())
+            }
+            AnyHandle::Poll(poll) => {
+                self.stop_poll(poll);
+                Ok(())
+            }
+            AnyHandle::Signal(signal) => signal.stop(self),
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.stop_stream(handle.key());
+                Ok(())
+            }
+            AnyHandle::Udp(udp) => {
+                self.stop_udp(udp);
+                Ok(())
+            }
+            AnyHandle::Process(process) => {
+                self.stop_process(process);
+                Ok(())
+            }
+            AnyHandle::FsEvent(handle) => handle.stop(self),
+            AnyHandle::FsPoll(poll) => poll.stop(self),
+        };
+        debug_assert!(stopped.is_ok(), "the caller has checked the key");
+    }
+
+    /// Schedules the close callback for the closing phase. If operations in flight use memory of
+    /// the handle, the close is deferred until their completion.
+    pub(crate) fn schedule_close(&mut self, closing: Closing<B>) {
+        let handle = closing.handle;
+        let in_flight = match handle {
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.close_waits(handle.key())
+            }
+            AnyHandle::Udp(udp) => self.udp_has_flights(udp),
+            _ => false,
+        };
+        if !in_flight {
+            return self.closing.push(closing);
+        }
+        match handle {
+            AnyHandle::Udp(udp) => {
+                let deferred_close = self.operations.defer_close(None, closing);
+                self.defer_udp_close(udp, deferred_close);
+            }
+            _ => {
+                self.defer_stream_close(handle.key(), closing);
+                if !self.is_running() {
+                    self.flush_close(handle.key());
+                }
+            }
+        }
+    }
+
+    /// The second half of closing: frees the slot.
+    pub(crate) fn free_handle(&mut self, handle: AnyHandle) {
+        let key = handle.key();
+        #[cfg(feature = "origins")]
+        if let Some(base) = self.base(handle) {
+            self.origins.remove(base.id());
+        }
+        match handle {
+            AnyHandle::Timer(timer) => self.timers.remove(timer),
+            AnyHandle::Idle(_) => drop(self.watchers[Phase::Idle as usize].slots.remove(key)),
+            AnyHandle::Prepare(_) => drop(self.watchers[Phase::Prepare as usize].slots.remove(key)),
+            AnyHandle::Check(_) => drop(self.watchers[Phase::Check as usize].slots.remove(key)),
+            AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
+            AnyHandle::Poll(_) => contain(|| drop(self.polls.remove(key))),
+            AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
+            // Operations in flight use memory of these: their completion frees the slot.
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_)
+                if self.stream_has_flights(key) => {}
+            AnyHandle::Udp(udp) if self.udp_has_flights(udp) => {}
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                drop(self.streams.slots.remove(key))
+            }
+            AnyHandle::Udp(_) => drop(self.udps.remove(key)),
+            AnyHandle::Process(_) => drop(self.processes.slots.remove(key)),
+            AnyHandle::FsEvent(_) => drop(self.fs_events.slots.remove(key)),
+            AnyHandle::FsPoll(_) => drop(self.fs_polls.remove(key)),
+        }
+    }
+
+    /// Runs the callbacks of the requests that the close has cancelled, before the close callback.
+    /// After a panic, the next closing phase runs the rest.
+    pub(crate) fn fail_pending_requests(&mut self, handle: AnyHandle) {
+        match handle {
+            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+                self.fail_stream_requests(handle.key())
+            }
+            AnyHandle::Udp(udp) => {
+                self.run_cancelled_receives(udp);
+                self.run_send_callbacks(udp);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Handle, Idle, RunMode};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it has no such backend")]
+    fn renumbering_keeps_the_order_of_creation() {
+        let mut lp = Loop::with_default_backend().unwrap();
+        let mut made: Vec<AnyHandle> = Vec::new();
+        lp.last_handle_id = Base::LAST_ID - 3;
+        for _ in 0..4 {
+            made.push(Timer::new(&mut lp).into());
+            made.push(Idle::new(&mut lp).into());
+        }
+        made[4].unreference(&mut lp).unwrap();
+        made.remove(1).close(&mut lp).unwrap();
+        lp.run(RunMode::NoWait).unwrap();
+        lp.last_handle_id = Base::LAST_ID;
+        made.push(Timer::new(&mut lp).into());
+        assert_eq!(lp.last_handle_id, 8);
+        assert_eq!(lp.walk(), made);
+        let is_referenced = made.iter().map(|handle| handle.is_referenced(&lp));
+        assert!(is_referenced.eq((0..8).map(|at| at != 3)));
+    }
+}

@@ -1,0 +1,286 @@
+//! Pulled receives: each request gets one datagram, in the memory that it owns.
+//!
+//! Requests are queued in the slot, and a datagram goes to the first of them when it is delivered.
+//! No request is bound to an operation of the backend, so a datagram that arrives after a cancel
+//! goes to the next request, or is held, in order.
+
+use std::io;
+
+use poll_core::Backend;
+
+use super::datagram::{Datagram, Received, UdpError};
+use super::{Udp, UdpSlot};
+use crate::storage::IoBufMut;
+use crate::streams::BufferedRequest;
+use crate::sys::datagrams::Incoming;
+use crate::{Loop, error};
+
+/// A [receive](Udp::recv) that has not called back: the key to [cancel](RecvRequest::cancel) it.
+///
+/// ```
+/// use uv_core::{Handle, Loop, RecvRequest, RunMode, Udp, UdpBindFlags, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let udp = Udp::new(&mut lp);
+/// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
+/// let request: RecvRequest = udp.recv(&mut lp, vec![0; 1500], |lp, udp, result, memory| {
+///     assert!(is_cancelled(result.unwrap_err().io_error()) && memory.len() == 1500);
+///     udp.close(lp).unwrap();
+/// })?;
+/// request.cancel(&mut lp)?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RecvRequest {
+    udp: Udp,
+    number: u64,
+}
+
+impl RecvRequest {
+    /// Cancels the receive. Its callback still runs, in the pending phase, with `ECANCELED` and the
+    /// memory. No datagram is lost: the next receive gets it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the callback has run or is pending, or for a stale key.
+    #[doc(alias = "uv_cancel")]
+    pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        let slot = lp.udps.get_mut(self.udp.0).ok_or_else(error::stale)?;
+        let at = slot.requests.iter().position(|request| request.number == self.number);
+        let request = at.and_then(|at| slot.requests.remove(at));
+        slot.cancelled_requests.push_back(request.ok_or_else(error::stale_request)?);
+        // If this fails, the socket reports readability that is not needed.
+        let _ = lp.arm_udp(self.udp);
+        lp.defer(move |lp| lp.run_cancelled_receives(self.udp));
+        Ok(())
+    }
+}
+
+/// A queued receive.
+#[derive(Debug)]
+pub(crate) struct QueuedRecv<B: Backend> {
+    number: u64,
+    stored: BufferedRequest<B>,
+}
+
+impl Udp {
+    /// Receives one datagram into a buffer. The callback gets the buffer back; what does not fit
+    /// into its memory is lost. The loop stays alive until then.
+    ///
+    /// Several requests are served in order. The callback never runs inside this call. Closing the
+    /// handle fails them with `ECANCELED`, before the close callback runs.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp, UdpBindFlags};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
+    /// let to = udp.local_addr(&lp)?;
+    /// udp.recv(&mut lp, vec![0; 1500], move |lp, udp, result, memory| {
+    ///     let received = result.unwrap();
+    ///     assert_eq!((&memory[received.range()], received.from), (&b"hello"[..], to));
+    ///     udp.close(lp).unwrap();
+    /// })?;
+    /// udp.try_send(&mut lp, b"hello", to)?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EALREADY` after
+    /// [`recv_start`](Udp::recv_start), and the errors of [`bind`](Udp::bind). The buffer and the
+    /// callback are dropped then.
+    #[doc(alias = "uv_udp_recv_start")]
+    pub fn recv<B: Backend, T: IoBufMut>(
+        self,
+        lp: &mut Loop<B>,
+        buffer: T,
+        callback: impl FnOnce(&mut Loop<B>, Udp, Result<Received, UdpError>, T) + 'static,
+    ) -> io::Result<RecvRequest> {
+        if self.open_slot(lp)?.receiving {
+            return Err(error::already());
+        }
+        self.bind_to_receive(lp)?;
+        let slot = self.open_slot(lp)?;
+        let number = slot.next_request;
+        slot.next_request += 1;
+        let stored = BufferedRequest::reading(buffer, move |lp: &mut Loop<B>, key, result, buf| {
+            let received = lp.udps.get_mut(key).and_then(|slot| slot.received.take());
+            let received = match (received, result) {
+                (Some(received), _) => received,
+                (None, Ok(_)) => Err(error::cancelled().into()),
+                (None, Err(error)) => Err(error.into()),
+            };
+            callback(lp, Udp(key), received, buf);
+        });
+        slot.requests.push_back(QueuedRecv { number, stored });
+        if let Err(error) = lp.arm_udp(self) {
+            let slot = self.open_slot(lp)?;
+            drop(slot.requests.pop_back());
+            return Err(error);
+        }
+        lp.active_requests += 1;
+        if !self.open_slot(lp)?.held.is_empty() {
+            lp.defer(move |lp| lp.deliver_held(self));
+        }
+        lp.update_udp_activity(self);
+        Ok(RecvRequest { udp: self, number })
+    }
+
+    /// Receives a datagram into `memory` if one has arrived. What does not fit is lost.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Udp, UdpBindFlags};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
+    /// let mut memory = [0; 1500];
+    /// let nothing = udp.try_recv(&mut lp, &mut memory).unwrap_err();
+    /// assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if none has arrived, if [requests](Udp::recv) are queued, which are served
+    /// first, or while the backend still receives for an earlier request: then call
+    /// [`recv`](Udp::recv). `EALREADY` after [`recv_start`](Udp::recv_start), `EBADF` without a
+    /// socket, `NotFound` for a stale key, `InvalidInput` if the handle is closing, and the
+    /// system's errors.
+    pub fn try_recv<B: Backend>(self, lp: &mut Loop<B>, memory: &mut [u8]) -> io::Result<Received> {
+        let slot = self.open_slot(lp)?;
+        if slot.receiving {
+            return Err(error::already());
+        }
+        slot.socket()?;
+        if !slot.requests.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if let Some(held) = slot.held.pop_front() {
+            return Ok(Received::copy(&Datagram::new(held.incoming()), memory));
+        }
+        if slot.input.is_some() {
+            // A datagram that the operation has received goes first.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut received = None;
+        lp.receive_into(self, memory, usize::MAX, |one| received = Some(one))?;
+        received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+}
+
+impl<B: Backend> UdpSlot<B> {
+    /// True if a datagram would be delivered: to the receive callback or to a request.
+    #[inline]
+    pub(super) fn wants_input(&self) -> bool {
+        self.receiving || !self.requests.is_empty()
+    }
+
+    /// Cancels the requests of a handle that is being closed.
+    pub(super) fn cancel_requests(&mut self) {
+        self.cancelled_requests.append(&mut self.requests);
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Receives into the caller's memory, as [`Datagrams::receive_into`]. Interrupted calls and
+    /// errors about earlier datagrams are retried.
+    ///
+    /// [`Datagrams::receive_into`]: crate::sys::datagrams::Datagrams::receive_into
+    pub(super) fn receive_into(
+        &mut self,
+        udp: Udp,
+        memory: &mut [u8],
+        chunk: usize,
+        mut each: impl FnMut(Received),
+    ) -> io::Result<()> {
+        let slot = udp.open_slot(self)?;
+        let (controlled, connected) = (slot.has_control, slot.is_connected);
+        let mut scratch = self.take_datagrams();
+        let socket = udp.open_slot(self).and_then(|slot| slot.socket());
+        let result = socket.and_then(|socket| {
+            loop {
+                let each = |offset, incoming: Incoming<'_>| each(Received::at(offset, incoming));
+                match scratch.receive_into(socket, memory, chunk, controlled, each) {
+                    Err(error) if super::recv::is_ignored(&error, connected) => {}
+                    result => return result,
+                }
+            }
+        });
+        self.datagrams = Some(scratch);
+        result
+    }
+
+    /// Receives datagrams for queued requests on a readable socket, each directly into its memory.
+    pub(super) fn receive_for_requests(&mut self, udp: Udp, limit: usize) -> usize {
+        for count in 0..limit {
+            let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| !slot.receiving) else {
+                return count;
+            };
+            let Some(mut request) = slot.requests.pop_front() else { return count };
+            let mut received = None;
+            let memory = request.stored.memory();
+            let result = self.receive_into(udp, memory, usize::MAX, |one| received = Some(one));
+            match (received, result) {
+                (Some(received), Ok(())) => self.complete_receive(udp, request, Ok(received)),
+                (_, result) => {
+                    if let Some(slot) = self.udps.get_mut(udp.0) {
+                        slot.requests.push_front(request);
+                    }
+                    if let Err(error) = result {
+                        self.receiving_failed(udp, error);
+                    }
+                    return count;
+                }
+            }
+        }
+        limit
+    }
+
+    /// Copies a datagram into the memory of the first request, or passes an error to it.
+    pub(super) fn deliver_to_request(
+        &mut self,
+        udp: Udp,
+        received: Result<Datagram<'_>, UdpError>,
+    ) {
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        let Some(mut request) = slot.requests.pop_front() else { return };
+        let memory = request.stored.memory();
+        let received = received.map(|datagram| Received::copy(&datagram, memory));
+        self.complete_receive(udp, request, received);
+    }
+
+    fn complete_receive(
+        &mut self,
+        udp: Udp,
+        request: QueuedRecv<B>,
+        received: Result<Received, UdpError>,
+    ) {
+        self.active_requests -= 1;
+        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        slot.received = Some(received);
+        let last = slot.requests.is_empty();
+        self.update_udp_activity(udp);
+        request.stored.complete(self, udp.0, Ok(0));
+        if last {
+            // The callback may have queued the next. If arming fails, readability is reported that
+            // is not needed.
+            let _ = self.arm_udp(udp);
+        }
+    }
+
+    /// Runs the callbacks of cancelled requests.
+    pub(crate) fn run_cancelled_receives(&mut self, udp: Udp) {
+        while let Some(slot) = self.udps.get_mut(udp.0)
+            && let Some(request) = slot.cancelled_requests.pop_front()
+        {
+            self.active_requests -= 1;
+            self.update_udp_activity(udp);
+            request.stored.complete(self, udp.0, Err(error::cancelled()));
+        }
+    }
+}

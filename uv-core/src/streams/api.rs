@@ -1,0 +1,582 @@
+//! The public API of streams.
+
+use std::io::{self, IoSlice};
+
+use poll_core::{Backend, Token};
+
+use super::input::{accept, read};
+use super::output::{shutdown, write};
+use super::{AcceptRequest, Flags, ReadRequest, WriteRequest, short_forms};
+use crate::handles::Handle;
+use crate::storage::{IoBuf, IoBufMut};
+use crate::{Loop, error};
+
+/// Seals [`Stream`]: only this crate implements it.
+pub trait StreamKey: Sized {
+    #[doc(hidden)]
+    fn stream_key(self) -> Token;
+    #[doc(hidden)]
+    fn from_stream_key<B: Backend>(lp: &Loop<B>, key: Token) -> Self;
+    /// Prepares the socket before it listens.
+    #[doc(hidden)]
+    fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()>;
+}
+
+/// The operations of all streams: [`Tcp`](crate::Tcp), [`Pipe`](crate::Pipe) and
+/// [`Tty`](crate::Tty).
+///
+/// A stream listens for connections, or is one. Reading is either *pushed*, from
+/// [`read_start`](Stream::read_start) on, or *pulled* by [`read`](Stream::read), one request
+/// at a time. Writes are queued in order and own their buffers. None of these calls runs a
+/// callback inline: the callback of a request that completes immediately runs in the pending
+/// phase.
+///
+/// ```
+/// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+///
+/// one.write(&mut lp, "hello", |lp, one, result, _| {
+///     result.unwrap();
+///     one.shutdown(lp, |_, _, _| {}).unwrap();
+/// })?;
+/// one.read_start(&mut lp, |_, _, _| {})?;
+/// other.read_start(&mut lp, move |lp, other, bytes| match bytes.unwrap() {
+///     [] => {
+///         // End of file.
+///         other.close(lp).unwrap();
+///         one.close(lp).unwrap();
+///     }
+///     bytes => println!("{} bytes", bytes.len()),
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[doc(alias = "uv_stream_t")]
+pub trait Stream: Handle + StreamKey {
+    /// Listens, and calls `callback` for each connection, which the callback takes with
+    /// [`accept`](Stream::accept).
+    ///
+    /// Until a connection is taken, no further connection is accepted: up to `backlog` of them are
+    /// queued in the kernel. Listening again changes the backlog and the callback.
+    ///
+    /// Errors of single connections are ignored. If the process runs out of descriptors, the
+    /// waiting connections are closed: their peers are notified, and the loop does not spin. Any
+    /// other error is reported and ends accepting.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing, a deferred error of
+    /// `bind`, and the errors of the system call.
+    #[doc(alias = "uv_listen")]
+    fn listen<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        backlog: u32,
+        callback: impl FnMut(&mut Loop<B>, Self, io::Result<()>) + 'static,
+    ) -> io::Result<()> {
+        accept::listen(self, lp, backlog, Some(callback))
+    }
+
+    /// Listens, and leaves the connections in the kernel's queue until they are accepted by
+    /// [`accept`](Stream::accept) or [`accept_with`](Stream::accept_with).
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Stream::listen).
+    #[doc(alias = "uv_listen")]
+    fn listen_without_callback<B: Backend>(self, lp: &mut Loop<B>, backlog: u32) -> io::Result<()> {
+        accept::listen(self, lp, backlog, None::<accept::NoCallback<B, Self>>)
+    }
+
+    /// Accepts the waiting connection as a new handle.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if no connection waits, `NotFound` for a stale key, `InvalidInput` if the
+    /// stream is closing or does not listen.
+    #[doc(alias = "uv_accept")]
+    #[cfg_attr(feature = "origins", track_caller)]
+    fn accept<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<Self> {
+        accept::accept(self, lp)
+    }
+
+    /// Accepts the waiting connection into `client`, a handle that has no socket yet. Options that
+    /// were set on `client` apply to the connection.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Tcp::new(&mut lp);
+    /// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), TcpBindFlags::empty())?;
+    /// let client = Tcp::new(&mut lp);
+    /// client.set_nodelay(&mut lp, true)?;
+    /// server.listen(&mut lp, 1, move |lp, server, result| {
+    ///     result.unwrap();
+    ///     server.accept_into(lp, client).unwrap();
+    ///     assert!(client.is_readable(lp));
+    ///     client.close(lp).unwrap();
+    ///     server.close(lp).unwrap();
+    /// })?;
+    /// let _peer = std::net::TcpStream::connect(server.local_addr(&lp)?)?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`accept`](Stream::accept), of either handle; `EBUSY` if `client` has a socket or is
+    /// connecting; and the kernel's errors of the options of `client`, which close the connection.
+    #[doc(alias = "uv_accept")]
+    fn accept_into<B: Backend>(self, lp: &mut Loop<B>, client: Self) -> io::Result<()> {
+        accept::accept_into(self, lp, client)
+    }
+
+    /// Accepts the next connection as a new handle and calls `callback` with it, once. Requests are
+    /// served in order, and before the callback of [`listen`](Stream::listen).
+    ///
+    /// ```
+    /// use uv_core::{TcpBindFlags, Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Tcp::new(&mut lp);
+    /// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), TcpBindFlags::empty())?;
+    /// server.listen_without_callback(&mut lp, 1)?;
+    /// server.accept_with(&mut lp, |lp, server, client| {
+    ///     client.unwrap().close(lp).unwrap();
+    ///     server.close(lp).unwrap();
+    /// })?;
+    /// let client = std::net::TcpStream::connect(server.local_addr(&lp)?)?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing or does not listen.
+    #[doc(alias = "uv_accept")]
+    fn accept_with<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<Self>) + 'static,
+    ) -> io::Result<AcceptRequest> {
+        accept::accept_with(self, lp, callback)
+    }
+
+    /// Starts reading: calls `callback` with received bytes, lent for the call.
+    ///
+    /// An empty slice is the end of file. It stops reading; reading that is started again reports
+    /// it again. An error stops reading as well, and the stream is neither readable nor writable
+    /// any more.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing, `EALREADY` if
+    /// it is being read, `NotConnected` if it is not connected.
+    #[doc(alias = "uv_read_start")]
+    fn read_start<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        callback: impl FnMut(&mut Loop<B>, Self, io::Result<&[u8]>) + 'static,
+    ) -> io::Result<()> {
+        read::start(self, lp, callback)
+    }
+
+    /// As [`read_start`](Stream::read_start), with one path for errors: an error of reading, and
+    /// the error that the callback returns, close the stream and go to the handler of
+    /// [`Loop::on_error`].
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, _, error| assert_eq!(error.kind(), ErrorKind::InvalidData));
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.send(&mut lp, b"\xff");
+    /// other.on_read(&mut lp, move |lp, _, bytes| {
+    ///     one.close_if_open(lp);
+    ///     let text = str::from_utf8(bytes).map_err(|_| Error::from(ErrorKind::InvalidData))?;
+    ///     Ok(println!("{text}"))
+    /// })?;
+    /// lp.run(RunMode::Default)?; // The error has closed `other`.
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`read_start`](Stream::read_start).
+    #[doc(alias = "uv_read_start")]
+    fn on_read<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        callback: impl FnMut(&mut Loop<B>, Self, &[u8]) -> io::Result<()> + 'static,
+    ) -> io::Result<()> {
+        short_forms::on_read(self, lp, callback)
+    }
+
+    /// As [`read_start`](Stream::read_start), into memory that `alloc` provides when the stream is
+    /// readable. The argument of `alloc` is the suggested size: 64 KiB.
+    ///
+    /// Each call of `alloc` is followed by exactly one call of `callback`, with the buffer and the
+    /// number of bytes that were filled; 0 is the end of file. The result is `WouldBlock` after a
+    /// spurious readiness event; `ENOBUFS` if the buffer is empty, and reading continues;
+    /// `ECANCELED` if `alloc` has stopped reading or closed the stream.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.write(&mut lp, "hello", |_, _, _, _| {})?;
+    /// let alloc = |_: &mut Loop, _, advised| vec![0; advised];
+    /// other.read_start_with(&mut lp, alloc, move |lp, other, count, buffer| {
+    ///     println!("{:?}", &buffer[..count.unwrap()]);
+    ///     other.close(lp).unwrap();
+    ///     one.close(lp).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`read_start`](Stream::read_start).
+    #[doc(alias = "uv_read_start")]
+    fn read_start_with<B: Backend, T: IoBufMut>(
+        self,
+        lp: &mut Loop<B>,
+        alloc: impl FnMut(&mut Loop<B>, Self, usize) -> T + 'static,
+        callback: impl FnMut(&mut Loop<B>, Self, io::Result<usize>, T) + 'static,
+    ) -> io::Result<()> {
+        read::start_with(self, lp, alloc, callback)
+    }
+
+    /// Stops reading that [`read_start`](Stream::read_start) has started, immediately, and drops
+    /// the callback. Does nothing to a stream that is not reading.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.try_write(&mut lp, b"hello")?;
+    /// other.read_start(&mut lp, |lp, other, bytes| {
+    ///     assert_eq!(bytes.unwrap(), b"hello");
+    ///     other.read_stop(lp).unwrap(); // Later bytes are for the next reader.
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// assert!(!other.is_active(&lp));
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key.
+    #[doc(alias = "uv_read_stop")]
+    fn read_stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        lp.streams.slots.get(self.stream_key()).ok_or_else(error::stale)?;
+        lp.stop_reading(self.stream_key());
+        Ok(())
+    }
+
+    /// Reads once into `buf`. The callback gets the number of bytes, 0 at the end of file, and the
+    /// buffer. Requests are served in order.
+    ///
+    /// This gives back-pressure: the next read starts when the last write is done.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// fn pump(lp: &mut Loop, from: Tcp, to: Tcp, buffer: Vec<u8>) {
+    ///     let read = from.read(lp, buffer, move |lp, from, count, mut buffer| {
+    ///         match count.unwrap() {
+    ///             0 => return from.close(lp).and(to.close(lp)).unwrap(),
+    ///             count => buffer.truncate(count),
+    ///         }
+    ///         let write = to.write(lp, buffer, move |lp, to, result, mut buffer| {
+    ///             result.unwrap();
+    ///             buffer.resize(4096, 0);
+    ///             pump(lp, from, to, buffer);
+    ///         });
+    ///         write.unwrap();
+    ///     });
+    ///     read.unwrap();
+    /// }
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// pump(&mut lp, other, other, vec![0; 4096]);
+    /// # let _ = pump; one.close(&mut lp)?; other.close(&mut lp)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`read_start`](Stream::read_start), and `InvalidInput` for an empty buffer. An error
+    /// drops the buffer.
+    #[doc(alias = "uv_read_start")]
+    fn read<B: Backend, T: IoBufMut>(
+        self,
+        lp: &mut Loop<B>,
+        buf: T,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<usize>, T) + 'static,
+    ) -> io::Result<ReadRequest> {
+        read::pull(self, lp, buf, callback)
+    }
+
+    /// Reads without waiting: the bytes that the loop has received and that no reader has got,
+    /// then those in the kernel. Returns their number, 0 at the end of file.
+    ///
+    /// ```
+    /// use std::io::ErrorKind;
+    /// use uv_core::{Loop, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// let mut buffer = [0; 64];
+    /// assert_eq!(other.try_read(&mut lp, &mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// one.try_write(&mut lp, b"hello")?;
+    /// assert_eq!(other.try_read(&mut lp, &mut buffer)?, 5);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there are no bytes, the stream is connecting, or a cancelled
+    /// [`read`](Stream::read) has not called back; `InvalidInput` for an empty buffer; otherwise
+    /// as [`read_start`](Stream::read_start), and the errors of the system call, after which the
+    /// stream is neither readable nor writable.
+    fn try_read<B: Backend>(self, lp: &mut Loop<B>, buf: &mut [u8]) -> io::Result<usize> {
+        lp.try_read(self.stream_key(), buf)
+    }
+
+    /// Writes all of `buf`, after the writes queued before it. The callback gets the buffer back.
+    ///
+    /// If no write is queued, the bytes are sent immediately; or, where the backend performs sends,
+    /// before the loop next waits, together with the writes of other callbacks. `callback` runs
+    /// later in either case, in the order of the writes. A write to a connecting stream waits for
+    /// the connection, and gets `ECANCELED` if connecting fails. The error of a write is also
+    /// reported to the writes queued behind it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing or `buf` is an
+    /// empty list, `NotConnected` if there is no connection, `BrokenPipe` if it is not
+    /// [writable](Stream::is_writable). An error drops the buffer.
+    #[doc(alias = "uv_write")]
+    fn write<B: Backend, T: IoBuf>(
+        self,
+        lp: &mut Loop<B>,
+        buf: T,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T) + 'static,
+    ) -> io::Result<WriteRequest> {
+        write::write(self, lp, buf, callback)
+    }
+
+    /// Writes all of `buf`; an error closes the stream and goes to the handler of
+    /// [`Loop::on_error`], as by [`fail`](Handle::fail). Does nothing if the stream is closing or
+    /// closed.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.send(&mut lp, "hello");
+    /// one.shutdown(&mut lp, |lp, one, _| one.close_if_open(lp))?;
+    /// other.on_read(&mut lp, |lp, other, bytes| match bytes {
+    ///     [] => other.close(lp),
+    ///     bytes => Ok(println!("{} bytes", bytes.len())),
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_write")]
+    fn send<B: Backend, T: IoBuf>(self, lp: &mut Loop<B>, buf: T) {
+        short_forms::send(self, lp, buf);
+    }
+
+    /// As [`write`](Stream::write), but the callback gets every error, and always the buffer.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// tcp.write_with(&mut lp, "hello", |lp, tcp, result, buffer| {
+    ///     assert!(result.is_err(), "it is not connected");
+    ///     println!("{buffer:?} is back");
+    ///     tcp.close_if_open(lp);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_write")]
+    fn write_with<B: Backend, T: IoBuf>(
+        self,
+        lp: &mut Loop<B>,
+        buf: T,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T) + 'static,
+    ) {
+        short_forms::write_with(self, lp, buf, callback);
+    }
+
+    /// Writes as many bytes as possible without waiting. Returns their number, 0 only for empty
+    /// `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if the kernel takes no byte, writes are queued, or the stream is connecting;
+    /// otherwise as [`write`](Stream::write), and the errors of the system call.
+    #[doc(alias = "uv_try_write")]
+    fn try_write<B: Backend>(self, lp: &mut Loop<B>, bytes: &[u8]) -> io::Result<usize> {
+        lp.try_write(self.stream_key(), &[IoSlice::new(bytes)])
+    }
+
+    /// As [`try_write`](Stream::try_write), from several buffers.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// let (head, body) = (IoSlice::new(b"length: 5, "), IoSlice::new(b"hello"));
+    /// assert_eq!(one.try_write_vectored(&mut lp, &[head, body])?, 16);
+    /// other.read(&mut lp, vec![0; 64], |lp, other, count, bytes| {
+    ///     assert_eq!(&bytes[..count.unwrap()], b"length: 5, hello");
+    ///     other.close(lp).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_write`](Stream::try_write).
+    #[doc(alias = "uv_try_write")]
+    fn try_write_vectored<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        bufs: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        lp.try_write(self.stream_key(), bufs)
+    }
+
+    /// Writes a copy of `bytes`, or of as many as possible without waiting. Returns their number.
+    ///
+    /// This is [`try_write`](Stream::try_write) for replies from callbacks. Where the backend
+    /// performs sends, a small write is copied and sent before the loop next waits, by one system
+    /// call for all streams. Elsewhere, and for large writes, the bytes are written immediately.
+    ///
+    /// Copied bytes are like bytes in the kernel's send buffer: the next read or write reports if
+    /// the connection has failed meanwhile. They count as [queued](Stream::write_queue_size) until
+    /// they are sent, precede later writes, and [`shutdown`](Stream::shutdown) waits for them.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// other.read_start(&mut lp, |lp, other, bytes| {
+    ///     let bytes = bytes.unwrap();
+    ///     // A large reply may be taken in part: see `try_write`.
+    ///     assert_eq!(other.write_coalesced(lp, bytes).unwrap(), bytes.len());
+    /// })?;
+    /// one.try_write(&mut lp, b"echo")?;
+    /// one.read_start(&mut lp, move |lp, one, bytes| {
+    ///     assert_eq!(bytes.unwrap(), b"echo");
+    ///     one.close(lp).unwrap();
+    ///     other.close(lp).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_write`](Stream::try_write).
+    fn write_coalesced<B: Backend>(self, lp: &mut Loop<B>, bytes: &[u8]) -> io::Result<usize> {
+        lp.write_coalesced(self.stream_key(), bytes)
+    }
+
+    /// Shuts down the writing side when all queued bytes are written: the peer reads the end of
+    /// file. The stream is not writable after this call.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `NotConnected` if the stream is not writable, has been shut
+    /// down, or is closing.
+    #[doc(alias = "uv_shutdown")]
+    fn shutdown<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>) + 'static,
+    ) -> io::Result<()> {
+        shutdown::shutdown(self, lp, callback)
+    }
+
+    /// True if the stream is a connection without an error, also at the end of file.
+    #[doc(alias = "uv_is_readable")]
+    fn is_readable<B: Backend>(self, lp: &Loop<B>) -> bool {
+        has(self, lp, Flags::READABLE)
+    }
+
+    /// True if the stream is a connection without an error that was not shut down.
+    #[doc(alias = "uv_is_writable")]
+    fn is_writable<B: Backend>(self, lp: &Loop<B>) -> bool {
+        has(self, lp, Flags::WRITABLE)
+    }
+
+    /// The number of bytes that are queued by [`write`](Stream::write) and not sent yet. 0 for a
+    /// stale key.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// one.write(&mut lp, vec![0; 64 << 20], |_, _, _, _| println!("all bytes are sent"))?;
+    /// assert!(one.write_queue_size(&lp) > 0, "the peer does not read");
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_stream_get_write_queue_size")]
+    fn write_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
+        lp.streams.slots.get(self.stream_key()).map_or(0, |slot| slot.write_queue_size)
+    }
+
+    /// Makes reads and writes block the thread, or not. Callbacks still run later. Blocking stops
+    /// the whole loop: it is meant for the last output of a program.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Tcp::pair(&mut lp)?;
+    /// one.set_blocking(&mut lp, true)?;
+    /// one.write(&mut lp, "good night", |_, _, _, _| {})?;
+    /// assert_eq!(one.write_queue_size(&lp), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing, `NotConnected` if
+    /// it has no socket yet.
+    #[doc(alias = "uv_stream_set_blocking")]
+    fn set_blocking<B: Backend>(self, lp: &mut Loop<B>, blocking: bool) -> io::Result<()> {
+        let slot = lp.streams.open(self.stream_key())?;
+        let socket = slot.socket.as_mut().ok_or_else(error::not_connected)?;
+        socket.set_blocking(blocking)?;
+        slot.flags.set(Flags::BLOCKING, blocking);
+        Ok(())
+    }
+}
+
+fn has<S: Stream, B: Backend>(stream: S, lp: &Loop<B>, flag: Flags) -> bool {
+    lp.streams.slots.get(stream.stream_key()).is_some_and(|slot| slot.flags.contains(flag))
+}

@@ -1,0 +1,531 @@
+//! Listening and accepting.
+
+use std::collections::VecDeque;
+use std::io;
+
+use poll_core::{Backend, Token};
+
+use crate::event_loop::{Done, InFlight, exchange};
+use crate::handles::apply_tcp_options;
+use crate::storage::{BatchPolicy, InlineFnMut, InlineFnOnce};
+use crate::streams::submit;
+use crate::streams::{Flags, Kind, Stream, Streams, open};
+use crate::sys::Transport;
+use crate::{Loop, error, sys};
+
+/// The maximum of connections that one readiness event accepts, so that new connections do not
+/// starve established ones; or the number of events of the iteration, if that is larger, so that
+/// these do not starve new connections.
+const ACCEPTS_PER_EVENT: usize = 64;
+
+/// What a stream has besides once it listens.
+pub(crate) struct Listener<B: Backend> {
+    /// `None` if connections are accepted by request only, and while it runs.
+    callback: Option<InlineFnMut<B, (Token, Option<io::Error>)>>,
+    /// There is a callback, even if it runs.
+    has_callback: bool,
+    /// A connection that the callback was notified of and that was not taken. Until then no other
+    /// is accepted: they wait in the kernel.
+    waiting: Option<Transport>,
+    /// Connections that operations have accepted before they were cancelled.
+    queue: VecDeque<Transport>,
+    /// Requests to accept, which are served before the callback is.
+    requests: VecDeque<Token>,
+    /// Requests that were cancelled and have not called back.
+    cancelled: VecDeque<Token>,
+    /// The error of a registration, until it is reported.
+    error: Option<io::Error>,
+    /// Whether an event accepts one connection or a batch.
+    batch_policy: BatchPolicy,
+    /// The listener failed: it accepts no more.
+    failed: bool,
+    /// There were no more descriptors. An operation needs one before a peer connects, and would
+    /// fail again immediately: until a connection was accepted, the listener waits for readiness.
+    exhausted: bool,
+}
+
+/// The listener, and the connection's new key.
+type Accepted = (Token, io::Result<Token>);
+
+/// A request to accept that has not called back.
+#[derive(Debug)]
+pub(in crate::streams) struct PendingAccept<B: Backend> {
+    listener: Token,
+    callback: InlineFnOnce<B, Accepted>,
+}
+
+/// An accept that has not called back: the key to [cancel](AcceptRequest::cancel) it.
+///
+/// ```
+/// use uv_core::{AcceptRequest, Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let server = Tcp::new(&mut lp);
+/// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), TcpBindFlags::empty())?;
+/// server.listen_without_callback(&mut lp, 1)?;
+/// let request: AcceptRequest = server.accept_with(&mut lp, |_, _, client| {
+///     assert!(is_cancelled(&client.unwrap_err()));
+/// })?;
+/// let _peer = std::net::TcpStream::connect(server.local_addr(&lp)?)?;
+/// request.cancel(&mut lp)?;
+/// // The connection is for the next request.
+/// server.accept_with(&mut lp, |lp, server, client| {
+///     client.unwrap().close(lp).unwrap();
+///     server.close(lp).unwrap();
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AcceptRequest(Token);
+
+impl AcceptRequest {
+    /// Cancels the request. Its callback runs in the pending phase, with `ECANCELED`. A connection
+    /// that arrives goes to the next request, to [`accept`](Stream::accept) or to the callback of
+    /// [`listen`](Stream::listen), even if the backend has accepted it already.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the callback has run, or the request is cancelled already.
+    #[doc(alias = "uv_cancel")]
+    pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        lp.cancel_accept(self.0)
+    }
+}
+
+/// The callback of a listener that has none.
+pub(in crate::streams) type NoCallback<B, S> = fn(&mut Loop<B>, S, io::Result<()>);
+
+impl<B: Backend> Listener<B> {
+    /// Gives up what is not a request: the connection that waits and the callback.
+    pub(in crate::streams) fn stop(&mut self) -> impl Sized + use<B> {
+        self.has_callback = false;
+        (self.waiting.take(), std::mem::take(&mut self.queue), self.callback.take())
+    }
+
+    /// True if connections are reported to a callback, and not only to requests.
+    pub(in crate::streams) fn has_callback(&self) -> bool {
+        self.has_callback
+    }
+
+    /// True if connections are accepted and not reported.
+    pub(in crate::streams) fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// True if neither a callback nor a request gets the next connection.
+    fn is_idle(&self) -> bool {
+        !self.has_callback && self.requests.is_empty() && self.queue.is_empty()
+    }
+
+    /// True if an operation may accept.
+    pub(in crate::streams) fn may_operate(&self) -> bool {
+        !self.exhausted
+    }
+
+    pub(in crate::streams) fn wants_peers(&self) -> bool {
+        let asked = self.has_callback && self.waiting.is_none();
+        !self.failed && self.error.is_none() && (asked || !self.requests.is_empty())
+    }
+}
+
+pub(in crate::streams) fn listen<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    backlog: u32,
+    callback: Option<impl FnMut(&mut Loop<B>, S, io::Result<()>) + 'static>,
+) -> io::Result<()> {
+    let key = stream.stream_key();
+    S::prepare_listen(stream, lp)?;
+    let slot = lp.streams.open(key)?;
+    let Some(socket) = &slot.socket else { return Err(error::not_connected()) };
+    socket.listen(backlog.min(i32::MAX as u32) as i32)?;
+    slot.flags |= Flags::LISTENING;
+    slot.update_active(&mut lp.active_handles);
+    let is_first = slot.listener.is_none();
+    let listener = slot.listener.get_or_insert_with(|| {
+        Box::new(Listener {
+            callback: None,
+            has_callback: false,
+            waiting: None,
+            queue: VecDeque::new(),
+            requests: VecDeque::new(),
+            cancelled: VecDeque::new(),
+            error: None,
+            batch_policy: BatchPolicy::default(),
+            failed: false,
+            exhausted: false,
+        })
+    });
+    listener.failed = false;
+    listener.has_callback = callback.is_some();
+    let queued = !listener.queue.is_empty();
+    let replaced = std::mem::replace(
+        &mut listener.callback,
+        callback.map(|mut callback| {
+            InlineFnMut::new(move |lp: &mut Loop<B>, (key, error): (Token, Option<io::Error>)| {
+                let stream = S::from_stream_key(lp, key);
+                callback(lp, stream, error.map_or(Ok(()), Err));
+            })
+        }),
+    );
+    // One descriptor is kept aside, for when there is none left to accept with.
+    lp.reserve.keep();
+    if queued {
+        lp.schedule_pending(key);
+    }
+    let armed = lp.arm_stream(key);
+    if armed.is_err()
+        && let Some(slot) = lp.streams.slots.get_mut(key)
+    {
+        slot.flags -= Flags::LISTENING;
+        slot.update_active(&mut lp.active_handles);
+        let listener = slot.listener.as_mut();
+        let refused = listener.map(|listener| listener.stop());
+        if is_first {
+            slot.listener = None;
+        } else {
+            // Its requests get the error.
+            lp.rearm_stream(key);
+        }
+        drop(refused);
+    }
+    drop(replaced);
+    armed
+}
+
+#[cfg_attr(feature = "origins", track_caller)]
+pub(in crate::streams) fn accept<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+) -> io::Result<S> {
+    let (kind, socket) = lp.take_connection(stream.stream_key())?;
+    let key = lp.new_stream(kind, Some(socket));
+    Ok(S::from_stream_key(lp, key))
+}
+
+pub(in crate::streams) fn accept_into<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    client: S,
+) -> io::Result<()> {
+    let slot = lp.streams.open(client.stream_key())?;
+    // A connect that waits has no socket yet.
+    if slot.socket.is_some() || slot.flags.contains(Flags::CONNECTING) {
+        return Err(error::busy());
+    }
+    let (_, socket) = lp.take_connection(stream.stream_key())?;
+    let slot = lp.streams.open(client.stream_key())?;
+    match slot.kind {
+        Kind::Tcp => apply_tcp_options(slot, &socket)?,
+        Kind::Pipe if slot.passing.is_some() => socket.pass_handles(),
+        Kind::Pipe | Kind::Tty => {}
+    }
+    slot.flags |= Flags::READABLE | Flags::WRITABLE;
+    slot.socket = Some(socket);
+    Ok(())
+}
+
+pub(in crate::streams) fn accept_with<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<S>) + 'static,
+) -> io::Result<AcceptRequest> {
+    let key = stream.stream_key();
+    let Streams { slots, accepts, .. } = &mut lp.streams;
+    let listener = open(slots, key)?.listener.as_mut().ok_or_else(error::not_listening)?;
+    let complete = move |lp: &mut Loop<B>, (key, result): Accepted| {
+        let stream = S::from_stream_key(lp, key);
+        let accepted = result.map(|key| S::from_stream_key(lp, key));
+        callback(lp, stream, accepted);
+    };
+    let callback = InlineFnOnce::new(complete);
+    let request = accepts.insert(PendingAccept { listener: key, callback });
+    listener.requests.push_back(request);
+    listener.failed = false;
+    let (waiting, queued) = (listener.waiting.is_some(), !listener.queue.is_empty());
+    lp.active_requests += 1;
+    if waiting {
+        // Accepted already: this request is its.
+        lp.defer(move |lp| lp.serve_waiting(key));
+    } else if queued {
+        lp.schedule_pending(key);
+    }
+    if let Err(error) = lp.arm_stream(key) {
+        lp.active_requests -= 1;
+        if let Some(listener) = lp.listener(key) {
+            listener.requests.pop_back();
+        }
+        drop(lp.streams.accepts.remove(request));
+        return Err(error);
+    }
+    Ok(AcceptRequest(request))
+}
+
+impl<B: Backend> Loop<B> {
+    fn listener(&mut self, key: Token) -> Option<&mut Listener<B>> {
+        self.streams.slots.get_mut(key)?.listener.as_deref_mut()
+    }
+
+    /// The connection that waits, for a new handle or an existing one.
+    pub(in crate::streams) fn take_connection(
+        &mut self,
+        key: Token,
+    ) -> io::Result<(Kind, Transport)> {
+        let slot = self.streams.open(key)?;
+        let listener = slot.listener.as_ref().ok_or_else(error::not_listening)?;
+        // What a cancelled operation has accepted precedes what a call would return.
+        if listener.is_idle() && slot.input.is_some() {
+            self.collect_input(key);
+        }
+        let slot = self.streams.open(key)?;
+        let listener = slot.listener.as_mut().ok_or_else(error::not_listening)?;
+        let quiet = !listener.has_callback;
+        let waiting = match listener.waiting.take() {
+            None if quiet => listener.queue.pop_front(),
+            waiting => waiting,
+        };
+        let more = !listener.queue.is_empty();
+        let socket = match waiting {
+            Some(socket) => socket,
+            None if !quiet => return Err(io::ErrorKind::WouldBlock.into()),
+            // No callback accepts: the connection, if any, is in the kernel's queue.
+            None => slot.socket.as_ref().ok_or_else(error::not_connected)?.accept()?,
+        };
+        let kind = slot.kind;
+        if more {
+            self.schedule_pending(key);
+        }
+        self.rearm_stream(key);
+        Ok((kind, socket))
+    }
+
+    fn cancel_accept(&mut self, request: Token) -> io::Result<()> {
+        let found = self.streams.accepts.get(request).ok_or_else(error::stale_request)?;
+        let key = found.listener;
+        let listener = self.listener(key).ok_or_else(error::stale_request)?;
+        let at = listener.requests.iter().position(|it| *it == request);
+        let cancelled = at.and_then(|at| listener.requests.remove(at));
+        listener.cancelled.push_back(cancelled.ok_or_else(error::stale_request)?);
+        self.schedule_pending(key);
+        // An operation that has accepted meanwhile leaves its connection in the queue.
+        self.rearm_stream(key);
+        Ok(())
+    }
+
+    /// The pending phase: reports the error of a registration, and cancelled requests.
+    pub(in crate::streams) fn report_accepts(&mut self, key: Token) {
+        let Some(listener) = self.listener(key) else { return };
+        // Those that the callbacks cancel wait for the next pending phase.
+        for _ in 0..listener.cancelled.len() {
+            let Some(listener) = self.listener(key) else { return };
+            let Some(request) = listener.cancelled.pop_front() else { break };
+            self.complete_accept(request, (key, Err(error::cancelled())));
+        }
+        if let Some(listener) = self.listener(key)
+            && let Some(error) = listener.error.take()
+        {
+            self.listener_failed(key, error);
+        }
+    }
+
+    /// The listener cannot wait for connections: its callbacks get the error, later.
+    pub(in crate::streams) fn fail_listener_later(&mut self, key: Token, error: io::Error) {
+        if let Some(listener) = self.listener(key) {
+            listener.error = Some(error);
+            self.schedule_pending(key);
+        }
+    }
+
+    /// There are connections, or the listener has failed. Accepts one, or a batch up to a limit
+    /// when [several](crate::storage) arrive between two waits and are taken.
+    ///
+    /// An iteration with many events may fill the next batch without the listener, and an accept
+    /// that finds no connection is cheap beside them. So it always tries.
+    pub(in crate::streams) fn accept_ready(&mut self, key: Token) {
+        let (iteration, events) = (self.iteration, self.operations.events.len());
+        let Some(listener) = self.listener(key) else { return };
+        if !listener.batch_policy.should_batch(iteration) && events < ACCEPTS_PER_EVENT {
+            self.accept_next(key);
+            return;
+        }
+        let most = events.max(ACCEPTS_PER_EVENT);
+        let accepted = (0..most).take_while(|_| self.accept_next(key)).count();
+        if let Some(listener) = self.listener(key) {
+            listener.batch_policy.found(accepted);
+        }
+    }
+
+    /// Accepts a connection and reports it; false if there was none.
+    fn accept_next(&mut self, key: Token) -> bool {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+        if !slot.wants_peers() {
+            return false;
+        }
+        let Some(socket) = &slot.socket else { return false };
+        match socket.accept() {
+            Ok(accepted) => {
+                if let Some(listener) = &mut slot.listener {
+                    listener.exhausted = false;
+                }
+                self.accepted(key, accepted);
+                return true;
+            }
+            Err(error) if sys::out_of_descriptors(&error) => {
+                // The waiting peers are rejected: their connections would keep the listener
+                // readable.
+                self.reserve.reject_pending(socket);
+            }
+            Err(error) if sys::is_per_connection(&error) => {}
+            Err(error) => self.listener_failed(key, error),
+        }
+        false
+    }
+
+    /// The operation that accepts has accepted a connection, or failed. True if a callback ran.
+    pub(in crate::streams) fn accept_done(
+        &mut self,
+        key: Token,
+        flight: InFlight,
+        done: Done,
+    ) -> bool {
+        let accepted = match done.result {
+            // One that cannot be made usable is its peer's loss.
+            Ok(raw) => submit::accepted(flight, raw).map(Ok),
+            Err(code) if sys::is_transient(code) => None,
+            Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
+        };
+        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+        if slot.base.is_closing() {
+            return false;
+        }
+        match accepted {
+            Some(Ok(socket)) => {
+                let wanted = slot.wants_peers();
+                if let Some(listener) = &mut slot.listener {
+                    listener.queue.push_back(socket.into());
+                }
+                self.accept_queued(key);
+                wanted
+            }
+            Some(Err(error)) if sys::out_of_descriptors(&error) => {
+                if let (Some(socket), Some(listener)) = (&slot.socket, &mut slot.listener) {
+                    self.reserve.reject_pending(socket);
+                    listener.exhausted = true;
+                }
+                false
+            }
+            Some(Err(error)) if !sys::is_per_connection(&error) => {
+                self.listener_failed(key, error);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Reports the connections that were accepted, while they are taken.
+    pub(in crate::streams) fn accept_queued(&mut self, key: Token) {
+        while let Some(slot) = self.streams.slots.get_mut(key)
+            && slot.wants_peers()
+            && let Some(listener) = &mut slot.listener
+            && let Some(socket) = listener.queue.pop_front()
+        {
+            self.accepted(key, socket);
+        }
+    }
+
+    fn accepted(&mut self, key: Token, socket: Transport) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let kind = slot.kind;
+        let Some(listener) = slot.listener.as_mut() else { return };
+        if let Some(request) = listener.requests.pop_front() {
+            let accepted = self.new_stream(kind, Some(socket));
+            return self.complete_accept(request, (key, Ok(accepted)));
+        }
+        listener.waiting = Some(socket);
+        self.notify_listener(key, None);
+    }
+
+    /// A request that came after the connection.
+    fn serve_waiting(&mut self, key: Token) {
+        if let Some(listener) = self.listener(key)
+            && !listener.requests.is_empty()
+            && let Some(socket) = listener.waiting.take()
+        {
+            self.accepted(key, socket);
+            self.accept_queued(key);
+            self.rearm_stream(key);
+        }
+    }
+
+    fn notify_listener(&mut self, key: Token, error: Option<io::Error>) {
+        let Some(mut callback) = self.listener(key).and_then(|listener| listener.callback.take())
+        else {
+            // There is none, or an exchange of loops has lost it.
+            if let Some(listener) = self.listener(key) {
+                listener.has_callback = false;
+            }
+            return;
+        };
+        self.call_with(&mut callback, (key, error), key, |lp, key| {
+            // Without its callback it must not go on accepting.
+            if let Some(listener) = lp.listener(key) {
+                listener.has_callback = listener.callback.is_some();
+            }
+            lp.rearm_stream(key);
+        });
+        match self.listener(key) {
+            Some(listener) if listener.has_callback => {
+                listener.callback.get_or_insert(callback);
+            }
+            Some(_) => {}
+            None => exchange::note(),
+        }
+    }
+
+    /// The error concerns the listener, not one connection: all requests and the callback get it.
+    pub(in crate::streams) fn listener_failed(&mut self, key: Token, error: io::Error) {
+        let Some(listener) = self.listener(key) else { return };
+        listener.failed = true;
+        // Those that are asked for from now on are tried anew.
+        for _ in 0..listener.requests.len() {
+            let Some(listener) = self.listener(key) else { return };
+            let Some(request) = listener.requests.pop_front() else { break };
+            let failed = (key, Err(error::same(&error)));
+            self.end_accept(request, failed, Loop::try_listener_again);
+        }
+        self.notify_listener(key, Some(error));
+    }
+
+    /// A callback has panicked before all requests got the error: the listener will fail again.
+    fn try_listener_again(&mut self, key: Token) {
+        if let Some(listener) = self.listener(key) {
+            listener.failed = false;
+            self.rearm_stream(key);
+        }
+    }
+
+    /// The listener is closing.
+    pub(in crate::streams) fn cancel_accepts(&mut self, key: Token) {
+        while let Some(listener) = self.listener(key)
+            && let Some(request) =
+                listener.cancelled.pop_front().or_else(|| listener.requests.pop_front())
+        {
+            self.complete_accept(request, (key, Err(error::cancelled())));
+        }
+    }
+
+    /// Calls back for a request. The next must not wait for another connection.
+    fn complete_accept(&mut self, request: Token, accepted: Accepted) {
+        self.end_accept(request, accepted, Loop::schedule_pending);
+    }
+
+    /// Calls back for a request that is in no queue. `mend` runs if the callback panics.
+    fn end_accept(&mut self, request: Token, accepted: Accepted, mend: fn(&mut Loop<B>, Token)) {
+        let Some(PendingAccept { callback, .. }) = self.streams.accepts.remove(request) else {
+            return;
+        };
+        self.active_requests -= 1;
+        self.guarded(accepted.0, mend, |lp| callback.call(lp, accepted));
+    }
+}

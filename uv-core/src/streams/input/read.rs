@@ -1,0 +1,586 @@
+//! Reading: pushed into memory that the loop lends or a callback allocates, or pulled into memory
+//! that the request owns.
+
+use std::io;
+
+use poll_core::{Backend, Token};
+
+use super::recv_queue::RecvChunk;
+use crate::event_loop::{Done, Piece, exchange};
+use crate::storage::{Arena, Argument, InlineFnMutRef, IoBufMut};
+use crate::streams::buffered_request::BufferedRequest;
+use crate::streams::request_queue::{self, IoRequest, State};
+use crate::streams::{Flags, Kind, Passing, Stream, StreamSlot, uninterrupted};
+use crate::sys::Transport;
+use crate::{Loop, error, sys};
+
+/// The number of bytes that one call reads, and the size that is suggested to allocation callbacks.
+pub(crate) const READ_SIZE: usize = 64 * 1024;
+
+/// The read buffer of the loop, shared by its streams.
+pub(crate) type Scratch = [u8; READ_SIZE];
+
+/// The maximal number of reads for one readiness event, so that a busy stream does not starve the
+/// others.
+pub(in crate::streams) const READS_PER_EVENT: usize = 32;
+
+/// A read that has not called back: the key to [cancel](ReadRequest::cancel) it.
+///
+/// ```
+/// use uv_core::{Handle, Loop, ReadRequest, RunMode, Stream, Tcp, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// let read: ReadRequest = one.read(&mut lp, vec![0; 4096], move |lp, one, count, buffer| {
+///     assert!(is_cancelled(&count.unwrap_err()));
+///     println!("{} bytes of memory are back", buffer.len());
+///     one.close(lp).unwrap();
+///     other.close(lp).unwrap();
+/// })?;
+/// read.cancel(&mut lp)?;
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReadRequest(Token);
+
+impl ReadRequest {
+    /// Cancels the read. Its callback still runs, later, with `ECANCELED` and the buffer, whose
+    /// content is unspecified.
+    ///
+    /// No byte is lost: what an operation of the backend receives before it ends is for the next
+    /// reader, in order. So is an error of the connection.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the callback has run or is pending, or the read is cancelled already.
+    #[doc(alias = "uv_cancel")]
+    pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        lp.cancel_transfer(self.0, State::Reading).map(drop)
+    }
+}
+
+/// The read callback of a stream.
+pub(in crate::streams) type Reader<B> = InlineFnMutRef<B, Input>;
+
+/// The argument of a reader: the result of a read; `None` for a reader that allocates memory and
+/// reads into it itself.
+pub(in crate::streams) struct Input;
+
+impl Argument for Input {
+    type For<'a> = Option<io::Result<&'a [u8]>>;
+}
+
+pub(in crate::streams) fn start<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    mut callback: impl FnMut(&mut Loop<B>, S, io::Result<&[u8]>) + 'static,
+) -> io::Result<()> {
+    let reader = move |lp: &mut Loop<B>, read: Option<io::Result<&[u8]>>| {
+        if let Some(result) = read {
+            callback(lp, stream, result);
+        }
+    };
+    lp.start_reading(stream.stream_key(), Flags::READING, Reader::new(reader))
+}
+
+pub(in crate::streams) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
+    stream: S,
+    lp: &mut Loop<B>,
+    mut alloc: impl FnMut(&mut Loop<B>, S, usize) -> T + 'static,
+    mut callback: impl FnMut(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
+) -> io::Result<()> {
+    let reader = move |lp: &mut Loop<B>, _: Option<io::Result<&[u8]>>| {
+        let key = stream.stream_key();
+        for _ in 0..READS_PER_EVENT {
+            let mut buf = alloc(lp, stream, READ_SIZE);
+            // The buffer goes to exactly one callback, even if `alloc` has stopped reading.
+            let (result, full) = lp.receive_allocated(key, buf.memory());
+            callback(lp, stream, result, buf);
+            if !full || !lp.is_still_reading(key) {
+                return;
+            }
+        }
+    };
+    lp.start_reading(stream.stream_key(), Flags::READING | Flags::ALLOC, Reader::new(reader))
+}
+
+pub(in crate::streams) fn pull<S: Stream, B: Backend, T: IoBufMut>(
+    stream: S,
+    lp: &mut Loop<B>,
+    mut buf: T,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
+) -> io::Result<ReadRequest> {
+    if buf.memory().is_empty() {
+        return Err(empty_buffer());
+    }
+    let complete = move |lp: &mut Loop<B>, key, result, buf| {
+        let stream = S::from_stream_key(lp, key);
+        callback(lp, stream, result, buf);
+    };
+    lp.queue_read(stream.stream_key(), BufferedRequest::reading(buf, complete)).map(ReadRequest)
+}
+
+#[cold]
+fn empty_buffer() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a read needs a buffer that is not empty")
+}
+
+/// What an operation has received for a read that was cancelled, for the next reader. The end of
+/// file is not among it: the kernel reports it again.
+fn unread(memory: &[u8], result: &io::Result<usize>) -> Option<RecvChunk> {
+    match result {
+        Ok(0) => None,
+        Ok(count) => Some(RecvChunk::Kept(memory[..*count].to_vec(), 0)),
+        Err(error) if error.raw_os_error().is_some_and(sys::is_transient) => None,
+        Err(error) => Some(RecvChunk::Failed(error::same(error))),
+    }
+}
+
+/// The outcome of a read.
+struct Received {
+    /// `None` for `WouldBlock`.
+    result: Option<io::Result<usize>>,
+    /// All of the memory was filled: more bytes may be available.
+    full: bool,
+}
+
+/// The outcome of a read whose bytes were lent to the reader.
+enum Lent {
+    /// The memory was filled: more bytes may be available.
+    Full,
+    /// The socket is drained.
+    Rest,
+    /// The end of file, or an error.
+    End,
+    /// The stream was not read.
+    Nothing,
+}
+
+impl Received {
+    const NOTHING: Received = Received { result: None, full: false };
+}
+
+impl<B: Backend> StreamSlot<B> {
+    /// Reads once. The end of file and errors end pushed reading.
+    #[inline(always)] // On the path of every read event.
+    fn receive(&mut self, memory: &mut [u8], active_handles: &mut usize) -> Received {
+        let Some(socket) = &self.socket else { return Received::NOTHING };
+        let passing = match self.kind {
+            Kind::Pipe => self.passing.as_deref_mut(),
+            Kind::Tcp | Kind::Tty => None,
+        };
+        match receive(socket, passing, memory) {
+            Ok(count @ 1..) => {
+                self.recv_policy.record(count);
+                let full = count == memory.len() && !self.flags.contains(Flags::BLOCKING);
+                Received { result: Some(Ok(count)), full }
+            }
+            result => self.received_no_bytes(result, active_handles),
+        }
+    }
+
+    #[cold]
+    fn received_no_bytes(
+        &mut self,
+        result: io::Result<usize>,
+        active_handles: &mut usize,
+    ) -> Received {
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::NOTHING,
+            Err(_) => self.flags -= Flags::READABLE | Flags::WRITABLE,
+            Ok(_) => {}
+        }
+        self.stop_reading_at_end(active_handles);
+        Received { result: Some(result), full: false }
+    }
+
+    /// # Errors
+    ///
+    /// `EALREADY` if the stream is being read, `NotConnected` if it is not connected.
+    fn check_readable(&self, transfers: &Arena<IoRequest<B>>) -> io::Result<()> {
+        // A cancelled read waits for its operation to end.
+        let first = self.reads.first().and_then(|read| transfers.get(read));
+        let pending = first.is_some_and(|read| !read.cancelled || read.next().is_some());
+        if self.flags.contains(Flags::READING) || pending {
+            return Err(error::already());
+        }
+        if !self.flags.contains(Flags::READABLE) {
+            return Err(error::not_connected());
+        }
+        Ok(())
+    }
+
+    /// Ends pushed reading. The reader is running or about to run, so it is not in the slot and
+    /// need not be dropped.
+    fn stop_reading_at_end(&mut self, active_handles: &mut usize) {
+        self.flags -= Flags::READING | Flags::ALLOC;
+        self.update_active(active_handles);
+    }
+
+    /// Puts back the reader that was running, unless reading was stopped or restarted. Returns
+    /// whether it was put back.
+    #[inline]
+    fn put_back(&mut self, reader: Option<Reader<B>>) -> bool {
+        let continues = self.flags.contains(Flags::READING) && self.reader.is_none();
+        if continues {
+            self.reader = reader;
+        }
+        continues
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    fn start_reading(&mut self, key: Token, flags: Flags, reader: Reader<B>) -> io::Result<()> {
+        let (slot, transfers) = self.streams.open_with_requests(key)?;
+        slot.check_readable(transfers)?;
+        slot.flags |= flags;
+        slot.reader = Some(reader);
+        slot.update_active(&mut self.active_handles);
+        if !slot.recv_queue.is_empty() {
+            self.schedule_pending(key);
+        }
+        self.arm_stream(key).inspect_err(|_| self.stop_reading(key))
+    }
+
+    /// Stops pushed reading. Does nothing to a stream that is not reading.
+    pub(in crate::streams) fn stop_reading(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        slot.flags -= Flags::READING | Flags::ALLOC;
+        slot.update_active(&mut self.active_handles);
+        let reader = slot.reader.take();
+        self.rearm_stream(key);
+        // Last: destructors of captured values may run any code.
+        drop(reader);
+    }
+
+    fn queue_read(&mut self, key: Token, request: BufferedRequest<B>) -> io::Result<Token> {
+        let (slot, transfers) = self.streams.open_with_requests(key)?;
+        if slot.flags.contains(Flags::READING) {
+            return Err(error::already());
+        }
+        if !slot.flags.contains(Flags::READABLE) {
+            return Err(error::not_connected());
+        }
+        let read = transfers.insert(IoRequest::new(request, key, State::Reading, 0));
+        slot.reads.push(transfers, read);
+        self.active_requests += 1;
+        if !slot.recv_queue.is_empty() {
+            self.schedule_pending(key);
+        }
+        let armed = self.arm_stream(key);
+        let lease = self.streams.transfers.get(read).is_some_and(IoRequest::is_lent);
+        if let Err(error) = armed
+            && !lease
+        {
+            if let Some(slot) = self.streams.slots.get_mut(key) {
+                slot.reads.unlink(&mut self.streams.transfers, read);
+            }
+            self.active_requests -= 1;
+            drop(request_queue::remove(&mut self.streams.transfers, read));
+            return Err(error);
+        }
+        Ok(read)
+    }
+
+    /// Reads from a stream that is readable or has data received.
+    pub(in crate::streams) fn read_ready(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        if !slot.flags.contains(Flags::READING) {
+            return self.serve_reads(key);
+        }
+        let allocates = slot.flags.contains(Flags::ALLOC);
+        if !allocates && !self.has_received(key) {
+            for _ in 0..READS_PER_EVENT {
+                // The bytes that an operation is receiving precede those that a read would return.
+                let lease = self.lend_read(key, |slot| slot.input.is_none());
+                if !matches!(lease, Lent::Full) {
+                    break;
+                }
+            }
+            return;
+        }
+        let Some(mut reader) = self.streams.slots.get_mut(key).and_then(|it| it.reader.take())
+        else {
+            return self.stop_reading(key); // An exchange of loops has lost it.
+        };
+        if allocates {
+            self.call_reader(&mut reader, key, None);
+        } else {
+            self.deliver_chunks(key, &mut |lp: &mut Loop<B>, result| {
+                lp.call_reader(&mut reader, key, Some(result));
+            });
+        }
+        self.put_back_reader(key, reader);
+    }
+
+    /// Lends bytes in a buffer of the backend to a reader that was taken out of its stream.
+    #[inline]
+    pub(in crate::streams) fn lend_piece(
+        &mut self,
+        key: Token,
+        mut reader: Reader<B>,
+        piece: Piece,
+    ) {
+        self.lend(piece, |lp, bytes| lp.call_reader(&mut reader, key, Some(Ok(bytes))));
+        self.put_back_reader(key, reader);
+    }
+
+    pub(in crate::streams) fn put_back_reader(&mut self, key: Token, reader: Reader<B>) {
+        match self.streams.slots.get_mut(key) {
+            Some(slot) => drop(slot.put_back(Some(reader))),
+            None => exchange::note(),
+        }
+    }
+
+    /// The fast path of a read event: reads and lends the available bytes, without rearming. False
+    /// if the stream waits for anything else than bytes.
+    #[inline]
+    pub(in crate::streams) fn read_fast_path(&mut self, key: Token) -> bool {
+        for number in 0..READS_PER_EVENT {
+            match self.lend_read(key, StreamSlot::waits_for_bytes_only) {
+                Lent::Full => {}
+                Lent::Rest => break,
+                Lent::End => {
+                    self.rearm_stream(key);
+                    break;
+                }
+                // A callback that changed the stream has armed it.
+                Lent::Nothing => return number > 0,
+            }
+        }
+        true
+    }
+
+    /// Reads once into the loop's buffer and lends the bytes to the reader, if `may` permits it.
+    #[inline(always)] // So that the fast path is one function.
+    fn lend_read(&mut self, key: Token, may: impl FnOnce(&StreamSlot<B>) -> bool) -> Lent {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Lent::Nothing };
+        if !may(slot) {
+            return Lent::Nothing;
+        }
+        // The reader and the buffer are put back when the callback has returned.
+        let mut taken = slot.reader.take();
+        let Some(reader) = &mut taken else {
+            self.stop_reading(key); // An exchange of loops has lost it.
+            return Lent::Nothing;
+        };
+        let mut scratch = self.scratch.take().unwrap_or_else(new_scratch);
+        let Received { result, full } = slot.receive(&mut scratch[..], &mut self.active_handles);
+        let ended = !matches!(result, None | Some(Ok(1..)));
+        if let Some(result) = result {
+            let result = result.map(|count| &scratch[..count]);
+            self.call_reader(reader, key, Some(result));
+        }
+        self.scratch = Some(scratch);
+        let Some(slot) = self.streams.slots.get_mut(key) else {
+            exchange::note();
+            return Lent::End;
+        };
+        match slot.put_back(taken) {
+            true if full => Lent::Full,
+            _ if ended => Lent::End,
+            _ => Lent::Rest,
+        }
+    }
+
+    /// Calls a reader that was taken out of its stream. A panic stops reading.
+    #[inline]
+    pub(in crate::streams) fn call_reader(
+        &mut self,
+        reader: &mut Reader<B>,
+        key: Token,
+        read: Option<io::Result<&[u8]>>,
+    ) {
+        self.call_with(reader, read, key, |lp, key| lp.stop_reading(key));
+    }
+
+    /// True if the running callback has neither stopped nor restarted reading.
+    #[inline]
+    pub(in crate::streams) fn is_still_reading(&self, key: Token) -> bool {
+        self.streams
+            .slots
+            .get(key)
+            .is_some_and(|slot| slot.flags.contains(Flags::READING) && slot.reader.is_none())
+    }
+
+    /// Reads once into memory that the program has allocated. The flag is true if more bytes may be
+    /// available.
+    fn receive_allocated(&mut self, key: Token, memory: &mut [u8]) -> (io::Result<usize>, bool) {
+        if !self.is_still_reading(key) {
+            return (Err(error::cancelled()), false);
+        }
+        if memory.is_empty() {
+            return (Err(error::no_buffer()), false);
+        }
+        if let Some(result) = self.copy_received(key, memory) {
+            match &result {
+                Ok(1..) => {}
+                Ok(_) => self.stop_reading_at_end(key),
+                Err(_) => self.fail_reading(key),
+            }
+            return (result, self.has_received(key));
+        }
+        let Some(slot) = self.streams.slots.get_mut(key) else {
+            return (Err(error::cancelled()), false);
+        };
+        // The bytes that an operation is receiving precede those that a read would return.
+        if slot.input.is_some() {
+            return (Err(io::ErrorKind::WouldBlock.into()), false);
+        }
+        let Received { result, full } = slot.receive(memory, &mut self.active_handles);
+        (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
+    }
+
+    /// Ends pushed reading at the end of file. The reader is running, so it need not be dropped.
+    pub(in crate::streams) fn stop_reading_at_end(&mut self, key: Token) {
+        if let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.stop_reading_at_end(&mut self.active_handles);
+        }
+    }
+
+    /// Ends pushed reading after an error.
+    pub(in crate::streams) fn fail_reading(&mut self, key: Token) {
+        if let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.flags -= Flags::READABLE | Flags::WRITABLE;
+        }
+        self.stop_reading_at_end(key);
+    }
+
+    /// Serves the queued read requests.
+    fn serve_reads(&mut self, key: Token) {
+        for _ in 0..READS_PER_EVENT {
+            if self.has_received(key) {
+                let Some(mut transfer) = self.take_read(key) else { return };
+                let arrived = self.copy_received(key, transfer.memory());
+                self.complete_read(key, transfer, arrived.unwrap_or(Ok(0)));
+                continue;
+            }
+            let Some(slot) = self.streams.slots.get_mut(key) else { return };
+            let Some(read) = slot.reads.first() else { return };
+            let Some(transfer) = self.streams.transfers.get_mut(read) else { return };
+            let Some(socket) = slot.socket.as_ref().filter(|_| slot.input.is_none()) else {
+                return;
+            };
+            let memory = transfer.memory();
+            let result = receive(socket, slot.passing.as_deref_mut(), memory);
+            let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
+            let drained = short || slot.flags.contains(Flags::BLOCKING);
+            if let Err(error) = &result
+                && error.kind() == io::ErrorKind::WouldBlock
+            {
+                return;
+            }
+            let Some(transfer) = self.take_read(key) else { return };
+            self.complete_read(key, transfer, result);
+            if drained {
+                return;
+            }
+        }
+    }
+
+    /// Handles the completion of the operation that reads for the first request. True if a callback
+    /// ran.
+    pub(in crate::streams) fn read_done(&mut self, key: Token, done: Done) -> bool {
+        let Some(slot) = self.streams.slots.get(key) else { return false };
+        let closing = slot.base.is_closing();
+        let mut first = slot.reads.first().and_then(|read| self.streams.transfers.get_mut(read));
+        if let Some(read) = &mut first {
+            read.take_back();
+        }
+        let cancelled = first.as_ref().is_some_and(|read| read.cancelled);
+        let result = match done.result {
+            // The request is served by another call or operation.
+            Err(code) if sys::is_transient(code) && !cancelled => None,
+            Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
+            Ok(count) => Some(Ok(count)),
+        };
+        let Some(result) = result.filter(|_| !closing) else { return false };
+        let unread = first.filter(|_| cancelled).and_then(|read| unread(read.memory(), &result));
+        if let Some(chunk) = unread {
+            self.queue_received(key, chunk);
+            self.schedule_pending(key);
+        }
+        if let Some(transfer) = self.take_read(key) {
+            let result = if cancelled { Err(error::cancelled()) } else { result };
+            self.complete_read(key, transfer, result);
+        }
+        true
+    }
+
+    /// Reads without waiting.
+    pub(in crate::streams) fn try_read(
+        &mut self,
+        key: Token,
+        memory: &mut [u8],
+    ) -> io::Result<usize> {
+        let (slot, transfers) = self.streams.open_with_requests(key)?;
+        slot.check_readable(transfers)?;
+        if memory.is_empty() {
+            return Err(empty_buffer());
+        }
+        if slot.flags.contains(Flags::CONNECTING) || !slot.reads.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // What an operation has received precedes what a call would return.
+        if slot.input.is_some() && !slot.has_queued_input() {
+            self.collect_input(key);
+        }
+        if let Some(result) = self.copy_received(key, memory) {
+            if result.is_err() {
+                self.fail_reading(key);
+            }
+            return result;
+        }
+        let slot = self.streams.open(key)?;
+        let received = match slot.input {
+            Some(_) => None,
+            None => slot.receive(memory, &mut self.active_handles).result,
+        };
+        received.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Removes the first read request, unless an operation has its buffer.
+    fn take_read(&mut self, key: Token) -> Option<IoRequest<B>> {
+        let slot = self.streams.slots.get_mut(key)?;
+        let read = slot.reads.first()?;
+        if self.streams.transfers.get(read)?.is_lent() {
+            return None;
+        }
+        slot.reads.unlink(&mut self.streams.transfers, read);
+        request_queue::remove(&mut self.streams.transfers, read)
+    }
+
+    /// Calls back for a read request that was removed.
+    fn complete_read(&mut self, key: Token, transfer: IoRequest<B>, result: io::Result<usize>) {
+        let lost = result.as_ref().is_err_and(|error| error.raw_os_error() != Some(sys::CANCELLED));
+        if lost && let Some(slot) = self.streams.slots.get_mut(key) {
+            slot.flags -= Flags::READABLE | Flags::WRITABLE;
+        }
+        self.active_requests -= 1;
+        // If the callback panics, the requests behind it are served in the next pending phase.
+        let request = transfer.into_stored();
+        self.guarded(key, Loop::schedule_pending, |lp| request.complete(lp, key, result));
+    }
+}
+
+/// A new read buffer, for the first read and after a panic, which loses the buffer.
+#[cold]
+fn new_scratch() -> Box<Scratch> {
+    // Allocated on the heap: a boxed array literal would pass through the stack.
+    let memory = vec![0; READ_SIZE].into_boxed_slice();
+    memory.try_into().unwrap_or_else(|_| unreachable!("its length is READ_SIZE"))
+}
+
+/// Receives by one system call, repeated if a signal interrupts it.
+#[inline]
+fn receive(
+    socket: &Transport,
+    passing: Option<&mut Passing>,
+    memory: &mut [u8],
+) -> io::Result<usize> {
+    match passing {
+        Some(passing) => uninterrupted(|| passing.receive(socket, memory)),
+        None => uninterrupted(|| socket.receive(memory)),
+    }
+}

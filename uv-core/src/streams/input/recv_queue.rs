@@ -1,0 +1,232 @@
+//! The receive queue: chunks that multishot receives have delivered and no callback has read.
+//!
+//! A buffer that a multishot receive has filled is lent to the callback immediately, and released
+//! after it. The receive goes on until it is cancelled: bytes that come while no callback reads are
+//! copied into the queue, which is mostly empty, for the next reader.
+
+use std::collections::VecDeque;
+use std::io;
+
+use poll_core::{Backend, Token};
+
+use super::read::{READS_PER_EVENT, Reader};
+use crate::event_loop::{Done, Piece};
+use crate::streams::{Flags, StreamSlot};
+use crate::{Loop, sys};
+
+/// A result of a receive.
+#[derive(Debug)]
+pub(in crate::streams) enum RecvChunk {
+    /// Bytes that were kept, and how many of them have been read.
+    Kept(Vec<u8>, usize),
+    /// The end of file.
+    End,
+    /// An error, which ends both directions.
+    Failed(io::Error),
+}
+
+/// The chunks that were not read: mostly none, so that a stream has a pointer only.
+#[derive(Debug, Default)]
+#[allow(clippy::box_collection, reason = "a queue is four words in each stream")]
+pub(in crate::streams) struct RecvQueue(Option<Box<VecDeque<RecvChunk>>>);
+
+impl RecvQueue {
+    pub(in crate::streams) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// True if bytes were received that were not read.
+    pub(in crate::streams) fn has_bytes(&self) -> bool {
+        let is_data = |chunk: &RecvChunk| matches!(chunk, RecvChunk::Kept(..));
+        self.0.as_ref().is_some_and(|all| all.iter().any(is_data))
+    }
+
+    fn pop_front(&mut self) -> Option<RecvChunk> {
+        let first = self.0.as_mut()?.pop_front();
+        if self.0.as_ref().is_some_and(|all| all.is_empty()) {
+            self.0 = None;
+        }
+        first
+    }
+
+    fn push_back(&mut self, chunk: RecvChunk) {
+        self.0.get_or_insert_default().push_back(chunk);
+    }
+
+    fn push_front(&mut self, chunk: RecvChunk) {
+        self.0.get_or_insert_default().push_front(chunk);
+    }
+}
+
+impl<B: Backend> StreamSlot<B> {
+    /// The reader, if it gets what has just been received: it is lent bytes, and none are queued.
+    #[inline]
+    fn take_next_reader(&mut self) -> Option<Reader<B>> {
+        let lends = self.flags & (Flags::READING | Flags::ALLOC) == Flags::READING;
+        if lends && self.recv_queue.is_empty() { self.reader.take() } else { None }
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// A completion of the multishot receive. True if a callback ran.
+    pub(in crate::streams) fn receive_done(&mut self, key: Token, done: Done) -> bool {
+        let count = done.result.unwrap_or(0);
+        let piece = done.lease.and_then(|lease| self.provided.piece(lease, count));
+        match (done.result, piece) {
+            (Ok(1..), Some(piece)) => self.receive_piece(key, piece),
+            (Ok(_), piece) => {
+                piece.into_iter().for_each(|piece| self.release_buffer(piece));
+                self.receive_chunk(key, RecvChunk::End)
+            }
+            // All memory is lent at the moment.
+            (Err(sys::NO_BUFFER), _) => {
+                self.receive_by_call(key);
+                true
+            }
+            // Cancelled: it is started again if it is wanted.
+            (Err(code), _) if sys::is_transient(code) => false,
+            (Err(code), _) => {
+                self.receive_chunk(key, RecvChunk::Failed(io::Error::from_raw_os_error(code)))
+            }
+        }
+    }
+
+    /// Lends a buffer to the reader; or keeps its bytes, and releases it, because other streams
+    /// need it.
+    fn receive_piece(&mut self, key: Token, piece: Piece) -> bool {
+        let slot = self.streams.slots.get_mut(key);
+        let reader = slot.and_then(|slot| {
+            slot.recv_policy.record(piece.len());
+            slot.take_next_reader()
+        });
+        if let Some(reader) = reader {
+            self.lend_piece(key, reader, piece);
+            return true;
+        }
+        let bytes = piece.to_vec();
+        self.release_buffer(piece);
+        self.receive_chunk(key, RecvChunk::Kept(bytes, 0))
+    }
+
+    /// Delivers a chunk, or queues it behind those that were not read.
+    fn receive_chunk(&mut self, key: Token, chunk: RecvChunk) -> bool {
+        let slot = self.streams.slots.get_mut(key);
+        if let Some(mut reader) = slot.and_then(|slot| slot.take_next_reader()) {
+            self.deliver_chunk(key, chunk, &mut |lp: &mut Loop<B>, result| {
+                lp.call_reader(&mut reader, key, Some(result));
+            });
+            self.put_back_reader(key, reader);
+            return true;
+        }
+        let is_read = self.queue_received(key, chunk);
+        if is_read {
+            self.deliver_received(key);
+        }
+        is_read
+    }
+
+    /// All buffers are lent: the bytes are read by a call, which needs none of
+    /// it, and gives the size for the receive policy. Large reads on all streams mostly begin so.
+    fn receive_by_call(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        let lends = slot.flags & (Flags::READING | Flags::ALLOC) == Flags::READING;
+        if lends && slot.input.is_none() && !self.has_received(key) {
+            self.read_ready(key);
+        }
+    }
+
+    /// Delivers the chunks that were received, if the stream is read.
+    pub(in crate::streams) fn deliver_received(&mut self, key: Token) {
+        if self.has_received(key) {
+            self.read_ready(key);
+            let reads =
+                self.streams.slots.get(key).is_some_and(|slot| {
+                    slot.flags.contains(Flags::READING) || !slot.reads.is_empty()
+                });
+            if reads && self.has_received(key) {
+                self.schedule_pending(key);
+            }
+        }
+    }
+
+    #[inline]
+    pub(in crate::streams) fn has_received(&self, key: Token) -> bool {
+        self.streams.slots.get(key).is_some_and(|slot| !slot.recv_queue.is_empty())
+    }
+
+    /// The next of what was received.
+    fn take_received(&mut self, key: Token) -> Option<RecvChunk> {
+        self.streams.slots.get_mut(key)?.recv_queue.pop_front()
+    }
+
+    /// Queues a chunk for the next reader. True if the stream is read.
+    pub(in crate::streams) fn queue_received(&mut self, key: Token, chunk: RecvChunk) -> bool {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+        if slot.base.is_closing() {
+            return false;
+        }
+        slot.recv_queue.push_back(chunk);
+        let is_read = slot.flags.contains(Flags::READING) || !slot.reads.is_empty();
+        if !is_read {
+            // The rest waits in the kernel, so that the peer notices.
+            self.cancel_input(key);
+        }
+        is_read
+    }
+
+    /// Lends what was received to the callback, if there is something. The callback has
+    /// neither stopped reading nor started anew.
+    pub(in crate::streams) fn deliver_chunks(
+        &mut self,
+        key: Token,
+        deliver: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
+    ) {
+        for _ in 0..READS_PER_EVENT {
+            let Some(chunk) = self.take_received(key) else { return };
+            self.deliver_chunk(key, chunk, deliver);
+            if !self.is_still_reading(key) {
+                return;
+            }
+        }
+    }
+
+    fn deliver_chunk(
+        &mut self,
+        key: Token,
+        chunk: RecvChunk,
+        deliver: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
+    ) {
+        match chunk {
+            RecvChunk::Kept(bytes, read) => deliver(self, Ok(&bytes[read..])),
+            RecvChunk::End => {
+                self.stop_reading_at_end(key);
+                deliver(self, Ok(&[]));
+            }
+            RecvChunk::Failed(error) => {
+                self.fail_reading(key);
+                deliver(self, Err(error));
+            }
+        }
+    }
+
+    /// Copies what was received into other memory. `None` if there is nothing.
+    pub(in crate::streams) fn copy_received(
+        &mut self,
+        key: Token,
+        memory: &mut [u8],
+    ) -> Option<io::Result<usize>> {
+        let (bytes, read) = match self.take_received(key)? {
+            RecvChunk::Kept(bytes, read) => (bytes, read),
+            RecvChunk::End => return Some(Ok(0)),
+            RecvChunk::Failed(error) => return Some(Err(error)),
+        };
+        let count = memory.len().min(bytes.len() - read);
+        memory[..count].copy_from_slice(&bytes[read..][..count]);
+        if read + count < bytes.len()
+            && let Some(slot) = self.streams.slots.get_mut(key)
+        {
+            slot.recv_queue.push_front(RecvChunk::Kept(bytes, read + count));
+        }
+        Some(Ok(count))
+    }
+}

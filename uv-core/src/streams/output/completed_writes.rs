@@ -1,0 +1,119 @@
+//! Writes that the kernel has taken whole in the call: they only have to call back.
+//!
+//! Most writes are such. They are in no queue of their stream, and no arena holds them: a queue of
+//! the loop has them in the order of the calls, and the pending phase empties it. A stream counts
+//! its own, because writes that are queued behind them call back after them.
+
+use std::collections::VecDeque;
+
+use poll_core::{Backend, Token};
+
+use crate::Loop;
+use crate::storage::Seed;
+use crate::streams::Flags;
+use crate::streams::buffered_request::BufferedRequest;
+
+/// The index of the keys of these writes, which no arena reaches.
+const INDEX: u32 = u32::MAX - 1;
+
+/// A write that has not called back.
+#[derive(Debug)]
+struct CompletedWrite<B: Backend> {
+    request: BufferedRequest<B>,
+    key: Token,
+    stream: Token,
+    written: usize,
+}
+
+/// The writes of all streams, in the order of the calls.
+#[derive(Debug)]
+pub(in crate::streams) struct CompletedWrites<B: Backend> {
+    queue: VecDeque<CompletedWrite<B>>,
+    next_key: Token,
+    /// The pending phase is going to run the callbacks.
+    scheduled: bool,
+}
+
+impl<B: Backend> CompletedWrites<B> {
+    pub(in crate::streams) fn new(seed: Seed) -> Self {
+        let next_key = seed.first_key(INDEX);
+        CompletedWrites { queue: VecDeque::new(), next_key, scheduled: false }
+    }
+
+    /// A callback may have exchanged loops, and left the others undone.
+    pub(in crate::streams) fn reschedule(&mut self) {
+        self.scheduled = false;
+    }
+
+    /// The number of bytes of a write that has not called back.
+    pub(in crate::streams) fn written(&self, key: Token) -> Option<usize> {
+        if key.index() != INDEX {
+            return None;
+        }
+        self.queue.iter().find(|write| write.key == key).map(|write| write.written)
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Has the pending phase call back for a write. Returns its key.
+    #[inline]
+    pub(in crate::streams) fn complete_write_later(
+        &mut self,
+        stream: Token,
+        request: BufferedRequest<B>,
+        written: usize,
+    ) -> Token {
+        if let Some(slot) = self.streams.slots.get_mut(stream) {
+            slot.completed_writes += 1;
+        }
+        let completed = &mut self.streams.completed_writes;
+        let key = completed.next_key;
+        completed.next_key = key.next();
+        completed.queue.push_back(CompletedWrite { request, key, stream, written });
+        self.schedule_completed_writes();
+        key
+    }
+
+    #[inline]
+    pub(in crate::streams) fn schedule_completed_writes(&mut self) {
+        let completed = &mut self.streams.completed_writes;
+        if !completed.scheduled && !completed.queue.is_empty() {
+            completed.scheduled = true;
+            self.defer(Loop::run_completed_writes);
+        }
+    }
+
+    /// The pending phase. Writes of these callbacks wait for the next one.
+    fn run_completed_writes(&mut self) {
+        self.streams.completed_writes.scheduled = false;
+        for _ in 0..self.streams.completed_writes.queue.len() {
+            let Some(write) = self.streams.completed_writes.queue.pop_front() else { return };
+            self.report_write(write);
+        }
+    }
+
+    /// The stream is closing: its writes call back before the close.
+    pub(in crate::streams) fn report_completed_writes(&mut self, stream: Token) {
+        while self.streams.slots.get(stream).is_some_and(|slot| slot.completed_writes > 0) {
+            let queue = &mut self.streams.completed_writes.queue;
+            let at = queue.iter().position(|write| write.stream == stream);
+            let Some(write) = at.and_then(|at| queue.remove(at)) else { return };
+            self.report_write(write);
+        }
+    }
+
+    fn report_write(&mut self, write: CompletedWrite<B>) {
+        let CompletedWrite { request, key, stream, written } = write;
+        if let Some(slot) = self.streams.slots.get_mut(stream) {
+            slot.completed_writes -= 1;
+            if slot.completed_writes == 0 && slot.flags.contains(Flags::SHUTTING) {
+                self.schedule_pending(stream); // It has waited for this.
+            }
+        }
+        self.streams.reported_write = Some((key, written));
+        // If the callback panics, the next pending phase runs the others.
+        let mend = |lp: &mut Loop<B>, ()| lp.schedule_completed_writes();
+        self.guarded((), mend, |lp| request.complete(lp, stream, Ok(written)));
+        self.streams.reported_write = None;
+    }
+}

@@ -1,0 +1,86 @@
+//! Shutdown of the writing side after all writes.
+
+use std::io;
+
+use poll_core::{Backend, Interest, Token};
+
+use crate::storage::InlineFnOnce;
+use crate::streams::{Ended, Flags, Kind, Stream};
+use crate::{Loop, error};
+
+pub(in crate::streams) fn shutdown<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>) + 'static,
+) -> io::Result<()> {
+    let key = stream.stream_key();
+    let slot = lp.streams.slots.get_mut(key).ok_or_else(error::stale)?;
+    if slot.base.is_closing() || !slot.flags.contains(Flags::WRITABLE) {
+        return Err(error::not_connected());
+    }
+    slot.flags -= Flags::WRITABLE;
+    slot.flags |= Flags::SHUTTING;
+    let complete = InlineFnOnce::new(move |lp: &mut Loop<B>, (key, result): Ended| {
+        let stream = S::from_stream_key(lp, key);
+        callback(lp, stream, result);
+    });
+    if let Some(rare) = lp.streams.rare(key) {
+        rare.shutdown = Some(complete);
+    }
+    lp.active_requests += 1;
+    lp.schedule_pending(key);
+    Ok(())
+}
+
+impl<B: Backend> Loop<B> {
+    /// Shuts the stream down, if that was requested and all writes have called back.
+    pub(in crate::streams) fn drain_stream(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let Some(socket) = &slot.socket else { return };
+        let called_back = slot.done.is_empty() && slot.completed_writes == 0;
+        let busy = slot.batch.is_some() || !slot.writes.is_empty() || !called_back;
+        if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
+            return;
+        }
+        let result = match slot.kind {
+            #[cfg(windows)]
+            Kind::Pipe if slot.flags.contains(Flags::READABLE) => return self.shutdown_pipe(key),
+            Kind::Pipe if !socket.is_socket() => self.end_one_way(key),
+            _ => socket.shutdown_write(),
+        };
+        self.complete_shutdown(key, result);
+    }
+
+    /// A pipe that is no socket, and that is only written, ends by being closed.
+    fn end_one_way(&mut self, key: Token) -> io::Result<()> {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
+        if slot.flags.contains(Flags::READABLE) {
+            let why = "read and written by one descriptor that is no socket: close the handle";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        slot.armed = Interest::NONE;
+        let (source, socket) = (slot.source.take(), slot.socket.take());
+        if let Some(source) = source {
+            self.unwatch(source);
+        }
+        #[cfg(windows)]
+        let socket = self.abandon_pipe(socket);
+        drop(socket);
+        Ok(())
+    }
+
+    pub(in crate::streams) fn complete_shutdown(&mut self, key: Token, result: io::Result<()>) {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        slot.flags -= Flags::SHUTTING;
+        let callback = slot.rare.as_mut().and_then(|rare| rare.shutdown.take());
+        let Some(callback) = callback else { return };
+        self.streams.release_rare_state(key);
+        self.active_requests -= 1;
+        self.guarded(key, Loop::schedule_pending, |lp| callback.call(lp, (key, result)));
+    }
+
+    /// The stream is closing.
+    pub(in crate::streams) fn cancel_shutdown(&mut self, key: Token) {
+        self.complete_shutdown(key, Err(error::cancelled()));
+    }
+}

@@ -1,0 +1,543 @@
+//! Writes: in order, tried immediately if nothing is queued; callbacks run later.
+
+use std::io::{self, IoSlice};
+
+use poll_core::{Backend, Token};
+
+use crate::event_loop::exchange;
+use crate::handles::AnyHandle;
+use crate::storage::IoBuf;
+use crate::streams::buffered_request::BufferedRequest;
+use crate::streams::request_queue::{self, IoRequest, State};
+use crate::streams::{Flags, Stream, StreamSlot, uninterrupted};
+use crate::sys::Transport;
+use crate::{Loop, error, sys};
+
+/// The maximal number of requests that one readiness event writes, so that a busy stream does not
+/// starve the others.
+const WRITES_PER_EVENT: usize = 32;
+
+/// The maximal number of pieces that one system call writes: 1 KiB of stack.
+const PIECES_PER_CALL: usize = 64;
+
+/// The maximal number of pieces that kernels accept (`IOV_MAX`).
+const MAX_PIECES: usize = 1024;
+
+/// A write that has not called back: the key to [cancel](WriteRequest::cancel) it.
+///
+/// ```
+/// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, WriteRequest, is_cancelled};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// let large = vec![0; 64 << 20]; // More than the kernel takes while the peer does not read.
+/// let write: WriteRequest = one.write(&mut lp, large, move |lp, one, result, _| {
+///     assert!(is_cancelled(&result.unwrap_err()));
+///     one.close(lp).unwrap();
+///     other.close(lp).unwrap();
+/// })?;
+/// let written = write.cancel(&mut lp)?;
+/// assert!(written < 64 << 20);
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WriteRequest(Token);
+
+impl WriteRequest {
+    /// Cancels the bytes that are not written yet. Returns the number of bytes written. The
+    /// callback still runs, in the pending phase, with `ECANCELED` and the buffer; it does not wait
+    /// for the writes before it.
+    ///
+    /// If the write is in flight in the backend, the number does not include the bytes that are
+    /// written until the operation is cancelled, and the callback gets `Ok` if all bytes are. The
+    /// final number is that of [`bytes_written`](WriteRequest::bytes_written) in the callback.
+    ///
+    /// After a partial write is cancelled, the peer receives its first part followed by the next
+    /// write.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the callback has run, or is pending because all bytes are written.
+    #[doc(alias = "uv_cancel")]
+    pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<usize> {
+        lp.cancel_transfer(self.0, State::Writing)
+    }
+
+    /// The number of bytes written so far. In the callback of the write, which is the last moment
+    /// to ask, that is the final number, also if the write has failed or was cancelled.
+    ///
+    /// For a pipe of Windows, bytes that are in flight when the write is cancelled do not count.
+    ///
+    /// ```
+    /// use std::{cell::Cell, rc::Rc};
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// let request = Rc::new(Cell::new(None));
+    /// let this = Rc::clone(&request);
+    /// let write = one.write(&mut lp, vec![0; 64 << 20], move |lp, one, result, _| {
+    ///     assert!(result.is_err());
+    ///     let write: uv_core::WriteRequest = this.get().unwrap();
+    ///     println!("{} bytes were written", write.bytes_written(lp).unwrap());
+    ///     one.close(lp).unwrap();
+    ///     other.close(lp).unwrap();
+    /// })?;
+    /// request.set(Some(write));
+    /// write.cancel(&mut lp)?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` after the callback.
+    #[doc(alias = "uv_write_nwritten")]
+    pub fn bytes_written<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
+        let pending = lp.streams.transfers.get(self.0).filter(|it| it.state != State::Reading);
+        let reported = lp.streams.reported_write.filter(|(write, _)| *write == self.0);
+        let written = pending.map(|it| it.moved).or(reported.map(|(_, written)| written));
+        let written = written.or_else(|| lp.streams.completed_writes.written(self.0));
+        written.ok_or_else(error::stale_request)
+    }
+}
+
+pub(in crate::streams) fn write<S: Stream, B: Backend, T: IoBuf>(
+    stream: S,
+    lp: &mut Loop<B>,
+    buf: T,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
+) -> io::Result<WriteRequest> {
+    let complete = move |lp: &mut Loop<B>, key, result, buf| {
+        let stream = S::from_stream_key(lp, key);
+        callback(lp, stream, result, buf);
+    };
+    let key = stream.stream_key();
+    let tried = lp.write_whole(key, &buf);
+    let request = BufferedRequest::writing(buf, complete);
+    let write = match tried {
+        Some(Ok(Sent::Whole(written))) => lp.complete_write_later(key, request, written),
+        tried => lp.queue_write(key, request, &[], tried)?,
+    };
+    Ok(WriteRequest(write))
+}
+
+/// As [`write`], and passes handles with the first byte.
+pub(crate) fn write_with_handles<S: Stream, B: Backend, T: IoBuf>(
+    stream: S,
+    lp: &mut Loop<B>,
+    buf: T,
+    handles: &[AnyHandle],
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
+) -> io::Result<WriteRequest> {
+    let key = stream.stream_key();
+    let size = (0..buf.pieces()).map(|index| buf.piece(index).len()).sum();
+    lp.check_passing(key, handles, size)?;
+    let complete = move |lp: &mut Loop<B>, key, result, buf| {
+        let stream = S::from_stream_key(lp, key);
+        callback(lp, stream, result, buf);
+    };
+    lp.queue_write(key, BufferedRequest::writing(buf, complete), handles, None).map(WriteRequest)
+}
+
+/// The result of a call that sends a buffer.
+enum Sent {
+    /// All of it, which is so many bytes.
+    Whole(usize),
+    Part(usize),
+}
+
+/// The progress of a write.
+pub(in crate::streams) enum Progress {
+    Complete,
+    Blocked,
+    /// The stream is broken.
+    Failed(io::Error),
+    /// This write cannot be sent, and no byte of it was: the writes behind it are not affected.
+    Refused(io::Error),
+}
+
+impl<B: Backend> StreamSlot<B> {
+    /// The socket, if the stream is writable and no writes are queued.
+    #[inline]
+    fn idle_writer(&self) -> Option<&Transport> {
+        // A closing stream is not writable.
+        let writable = self.flags & (Flags::WRITABLE | Flags::CONNECTING) == Flags::WRITABLE;
+        let idle = writable && self.writes.is_empty() && self.write_queue_size == 0;
+        self.socket.as_ref().filter(|_| idle)
+    }
+
+    /// The error of a write that cannot be tried now.
+    #[cold]
+    fn write_error(&self) -> io::Error {
+        if self.base.is_closing() {
+            error::closing()
+        } else if self.flags.contains(Flags::CONNECTING) {
+            io::ErrorKind::WouldBlock.into()
+        } else if self.socket.is_none() {
+            error::not_connected()
+        } else if !self.flags.contains(Flags::WRITABLE) {
+            io::ErrorKind::BrokenPipe.into()
+        } else {
+            io::ErrorKind::WouldBlock.into()
+        }
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Sends a buffer of one piece by a call, if no write or callback is before it. `None` if the
+    /// write has to be queued.
+    #[inline]
+    fn write_whole(&self, key: Token, buf: &impl IoBuf) -> Option<io::Result<Sent>> {
+        let slot = self.streams.slots.get(key)?;
+        let socket = slot.idle_writer()?;
+        let bytes = buf.piece(0);
+        let queues = buf.pieces() != 1 || bytes.is_empty() || !slot.done.is_empty();
+        if queues || self.sends_later(slot) {
+            return None;
+        }
+        let sent = send(socket, &[IoSlice::new(bytes)]);
+        Some(sent.map(|sent| match sent == bytes.len() {
+            true => Sent::Whole(sent),
+            false => Sent::Part(sent),
+        }))
+    }
+
+    /// Queues a write. `tried` is the result of a call that has sent some of it.
+    fn queue_write(
+        &mut self,
+        key: Token,
+        request: BufferedRequest<B>,
+        handles: &[AnyHandle],
+        tried: Option<io::Result<Sent>>,
+    ) -> io::Result<Token> {
+        let pieces = request.pieces();
+        self.check_write(key, pieces)?;
+        let later = self.streams.slots.get(key).is_some_and(|slot| self.sends_later(slot));
+        let (slot, transfers) = self.streams.open_with_requests(key)?;
+        let size = (0..pieces).map(|index| request.piece(index).len()).sum();
+        let mut transfer = IoRequest::new(request, key, State::Writing, size);
+
+        let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
+        let idle = !queued && !later && !slot.flags.contains(Flags::CONNECTING);
+        let blocking = slot.flags.contains(Flags::BLOCKING);
+        let mut progress = match (tried, &slot.socket) {
+            (Some(Err(error)), _) if error.kind() != io::ErrorKind::WouldBlock => {
+                Progress::Failed(error)
+            }
+            (Some(tried), socket) => {
+                if let Ok(Sent::Whole(sent) | Sent::Part(sent)) = tried {
+                    advance(&mut transfer, sent);
+                }
+                match socket {
+                    Some(socket) if blocking => push(socket, &mut transfer, true),
+                    _ => Progress::Blocked,
+                }
+            }
+            (None, Some(socket)) if idle && handles.is_empty() => {
+                push(socket, &mut transfer, blocking)
+            }
+            _ => Progress::Blocked,
+        };
+        slot.write_queue_size += transfer.left;
+        let write = transfers.insert(transfer);
+        slot.writes.push(transfers, write);
+        self.active_requests += 1;
+        if let Some(passing) = &mut slot.passing
+            && !handles.is_empty()
+        {
+            passing.queue(write, handles.into());
+            if idle {
+                progress = self.push_first(key, write);
+            }
+        }
+        match progress {
+            Progress::Complete => self.finish_transfer(key, write, None),
+            Progress::Failed(error) | Progress::Refused(error) => {
+                self.finish_transfer(key, write, Some(error));
+            }
+            Progress::Blocked => {
+                if let Err(error) = self.arm_stream(key) {
+                    self.finish_transfer(key, write, Some(error));
+                }
+            }
+        }
+        Ok(write)
+    }
+
+    /// Moves a request from its list to the list of requests that call back. If an operation has
+    /// its buffer, the request is marked and moved when the operation has completed.
+    pub(in crate::streams) fn finish_transfer(
+        &mut self,
+        key: Token,
+        transfer: Token,
+        error: Option<io::Error>,
+    ) {
+        let transfers = &mut self.streams.transfers;
+        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let Some(found) = transfers.get_mut(transfer) else { return };
+        if found.is_lent() {
+            found.cancelled = true;
+            return;
+        }
+        match found.state {
+            State::Writing => slot.writes.unlink(transfers, transfer),
+            State::Reading => slot.reads.unlink(transfers, transfer),
+            State::Done => return,
+        }
+        slot.done.push(transfers, transfer);
+        if let Some(transfer) = transfers.get_mut(transfer) {
+            transfer.state = State::Done;
+            transfer.error = error;
+        }
+        self.schedule_pending(key);
+    }
+
+    /// Cancels a request. Returns the number of bytes that it has transferred.
+    pub(in crate::streams) fn cancel_transfer(
+        &mut self,
+        transfer: Token,
+        state: State,
+    ) -> io::Result<usize> {
+        let found = self.streams.transfers.get(transfer).filter(|it| it.state == state);
+        let found = found.ok_or_else(error::stale_request)?;
+        let (key, moved, lease) = (found.stream, found.moved, found.is_lent());
+        if lease {
+            self.cancel_lent(key, transfer)?;
+            return Ok(moved);
+        }
+        self.finish_transfer(key, transfer, Some(error::cancelled()));
+        self.rearm_stream(key);
+        Ok(moved)
+    }
+
+    /// Cancels a request whose buffer an operation has, by cancelling the operation.
+    fn cancel_lent(&mut self, key: Token, transfer: Token) -> io::Result<()> {
+        let Some(request) = self.streams.transfers.get_mut(transfer) else { return Ok(()) };
+        if std::mem::replace(&mut request.cancelled, true) {
+            return Err(error::stale_request());
+        }
+        match request.state {
+            State::Reading => self.cancel_input(key),
+            _ => self.cancel_output(key),
+        }
+        Ok(())
+    }
+
+    /// Cancels all queued requests of a stream that is closing, writes before reads.
+    pub(in crate::streams) fn cancel_transfers(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        let (writes, reads) = (slot.writes.first(), slot.reads.first());
+        self.finish_all(key, writes, error::cancelled);
+        self.finish_all(key, reads, error::cancelled);
+    }
+
+    /// Finishes a request and all requests behind it in its list.
+    fn finish_all(&mut self, key: Token, first: Option<Token>, error: impl Fn() -> io::Error) {
+        let mut next = first;
+        while let Some(transfer) = next
+            && let Some(found) = self.streams.transfers.get(transfer)
+        {
+            next = found.next();
+            self.finish_transfer(key, transfer, Some(error()));
+        }
+    }
+
+    /// Finishes all queued writes with an error.
+    pub(in crate::streams) fn fail_writes(&mut self, key: Token, error: impl Fn() -> io::Error) {
+        let first = self.streams.slots.get(key).and_then(|slot| slot.writes.first());
+        self.finish_all(key, first, error);
+    }
+
+    /// Handles a writable event.
+    pub(in crate::streams) fn write_ready(&mut self, key: Token) {
+        self.push_writes(key);
+        self.complete_requests(key);
+        self.drain_stream(key);
+    }
+
+    /// Writes as many bytes as the kernel takes, unless an operation is writing.
+    pub(in crate::streams) fn push_writes(&mut self, key: Token) {
+        let busy = self.streams.slots.get(key).is_none_or(|slot| slot.output.is_some());
+        if busy || !self.push_batch(key) {
+            return;
+        }
+        for _ in 0..WRITES_PER_EVENT {
+            let Some(slot) = self.streams.slots.get(key) else { return };
+            if slot.flags.contains(Flags::CONNECTING) {
+                return;
+            }
+            let Some(write) = slot.writes.first() else { break };
+            let progress = self.push_first(key, write);
+            match progress {
+                Progress::Complete => self.finish_transfer(key, write, None),
+                Progress::Blocked => break,
+                Progress::Refused(error) => self.finish_transfer(key, write, Some(error)),
+                Progress::Failed(error) => {
+                    self.writing_failed(key, write, error);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Fails a write and all writes behind it, which would otherwise follow a partial write.
+    pub(in crate::streams) fn writing_failed(
+        &mut self,
+        key: Token,
+        write: Token,
+        error: io::Error,
+    ) {
+        let behind = error::same(&error);
+        self.finish_transfer(key, write, Some(error));
+        self.fail_writes(key, || error::same(&behind));
+    }
+
+    /// Writes as many bytes of the first write as the kernel takes.
+    fn push_first(&mut self, key: Token, write: Token) -> Progress {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Progress::Blocked };
+        let Some(transfer) = self.streams.transfers.get_mut(write) else {
+            return Progress::Blocked;
+        };
+        let Some(socket) = &slot.socket else { return Progress::Blocked };
+        let before = transfer.left;
+        if slot.passing.is_none() {
+            let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
+            slot.write_queue_size -= before - transfer.left;
+            return progress;
+        }
+        let progress = self.push_with_handles(key, write);
+        if let Some(slot) = self.streams.slots.get_mut(key)
+            && let Some(transfer) = self.streams.transfers.get(write)
+        {
+            slot.write_queue_size -= before - transfer.left;
+        }
+        progress
+    }
+
+    /// Calls back for the requests that are done.
+    pub(in crate::streams) fn complete_requests(&mut self, key: Token) {
+        let Some(slot) = self.streams.slots.get(key) else { return };
+        // Requests that the callbacks below finish wait for the next pending phase.
+        let Some(last) = slot.done.last() else { return };
+        if slot.completed_writes > 0 {
+            // These are before it. The pending phase calls back for them first.
+            return self.schedule_pending(key);
+        }
+        loop {
+            let Some(slot) = self.streams.slots.get_mut(key) else { return exchange::note() };
+            let Some(first) = slot.done.first() else { return };
+            slot.done.unlink(&mut self.streams.transfers, first);
+            let transfer = request_queue::remove(&mut self.streams.transfers, first);
+            let Some(mut transfer) = transfer else { return };
+            slot.write_queue_size -= transfer.left;
+            self.active_requests -= 1;
+            let result = transfer.error.take().map_or(Ok(transfer.moved), Err);
+            self.streams.reported_write = Some((first, transfer.moved));
+            let request = transfer.into_stored();
+            // If the callback panics, the rest calls back in the next pending phase.
+            self.guarded(key, Loop::schedule_pending, |lp| request.complete(lp, key, result));
+            self.streams.reported_write = None;
+            if first == last {
+                return;
+            }
+        }
+    }
+
+    /// Writes without queueing. Returns the number of bytes written.
+    #[inline]
+    pub(in crate::streams) fn try_write(
+        &self,
+        key: Token,
+        bufs: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        send(self.idle_writer(key)?, &bufs[..bufs.len().min(MAX_PIECES)])
+    }
+
+    /// The socket of a writable stream with no queued writes.
+    #[inline]
+    pub(in crate::streams) fn idle_writer(&self, key: Token) -> io::Result<&Transport> {
+        let slot = self.streams.slots.get(key).ok_or_else(error::stale)?;
+        slot.idle_writer().ok_or_else(|| slot.write_error())
+    }
+}
+
+/// Writes as many bytes as the kernel takes.
+pub(in crate::streams) fn push<B: Backend>(
+    socket: &Transport,
+    transfer: &mut IoRequest<B>,
+    blocking: bool,
+) -> Progress {
+    while transfer.left > 0 {
+        let (result, offered) = with_slices(transfer, |bufs| send(socket, bufs));
+        match result {
+            Ok(sent) => {
+                advance(transfer, sent);
+                if sent < offered && !blocking {
+                    return Progress::Blocked;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Blocked,
+            Err(error) => return Progress::Failed(error),
+        }
+    }
+    Progress::Complete
+}
+
+/// Calls `send` with the next pieces; returns its result, and the number of bytes offered.
+pub(in crate::streams) fn with_slices<B: Backend>(
+    transfer: &IoRequest<B>,
+    send: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+) -> (io::Result<usize>, usize) {
+    let pieces = transfer.request().pieces();
+    if pieces - transfer.piece == 1 {
+        let bytes = &transfer.request().piece(transfer.piece)[transfer.offset..];
+        return (send(&[IoSlice::new(bytes)]), bytes.len());
+    }
+    let mut slices = [IoSlice::new(&[]); PIECES_PER_CALL];
+    let (mut count, mut offered, mut skip) = (0, 0, transfer.offset);
+    for (slice, index) in slices.iter_mut().zip(transfer.piece..pieces) {
+        *slice = IoSlice::new(&transfer.request().piece(index)[skip..]);
+        skip = 0;
+        offered += slice.len();
+        count += 1;
+    }
+    (send(&slices[..count]), offered)
+}
+
+/// Counts `sent` bytes as written, and moves to the next byte.
+pub(in crate::streams) fn advance<B: Backend>(transfer: &mut IoRequest<B>, sent: usize) {
+    transfer.moved += sent;
+    transfer.left -= sent;
+    if transfer.left == 0 {
+        return;
+    }
+    transfer.offset += sent;
+    loop {
+        let len = transfer.request().piece(transfer.piece).len();
+        if transfer.offset < len {
+            return;
+        }
+        transfer.offset -= len;
+        transfer.piece += 1;
+    }
+}
+
+/// Sends by one system call, repeated if a signal interrupts it. A temporary lack of kernel memory
+/// is reported as `WouldBlock`.
+#[inline]
+pub(in crate::streams) fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    match uninterrupted(|| socket.send(bufs)) {
+        Ok(sent) => Ok(sent),
+        Err(error) => Err(map_send_error(error)),
+    }
+}
+
+#[cold]
+fn map_send_error(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(sys::NO_BUFFER) => io::ErrorKind::WouldBlock.into(),
+        _ => error,
+    }
+}

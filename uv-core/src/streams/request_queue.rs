@@ -1,0 +1,180 @@
+//! The queues of a stream's read and write requests.
+//!
+//! An operation borrows the buffer of a request from [`IoRequest::lend`] until its last completion,
+//! which calls [`IoRequest::take_back`]. Until then the request stays in the arena: [`remove`], the
+//! only way to take it out, refuses it. So no other event and no wrong key can free or return the
+//! buffer.
+
+use std::io;
+
+use poll_core::{Backend, Token};
+
+use crate::storage::Arena;
+use crate::streams::buffered_request::BufferedRequest;
+
+/// The list that a request is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// In the list of writes.
+    Writing,
+    /// In the list of reads.
+    Reading,
+    /// In the list of requests that call back.
+    Done,
+}
+
+/// A read or write request: an element of one of its stream's lists.
+#[derive(Debug)]
+pub(crate) struct IoRequest<B: Backend> {
+    request: BufferedRequest<B>,
+    pub(crate) stream: Token,
+    pub(crate) state: State,
+    /// The number of bytes that are not written yet.
+    pub(crate) left: usize,
+    /// The number of bytes written or read.
+    pub(crate) moved: usize,
+    /// The position of the next byte to write: the index of a piece, and the offset in it.
+    pub(crate) piece: usize,
+    pub(crate) offset: usize,
+    /// The error of a failed request.
+    pub(crate) error: Option<io::Error>,
+    /// An operation has the buffer.
+    lease: bool,
+    /// Cancelled while lent: the request finishes when the operation completes.
+    pub(crate) cancelled: bool,
+    previous: Token,
+    next: Token,
+}
+
+/// The end of a list.
+const SENTINEL: Token = Token::new(u32::MAX, Token::MAX_GENERATION);
+
+impl<B: Backend> IoRequest<B> {
+    pub(crate) fn new(
+        request: BufferedRequest<B>,
+        stream: Token,
+        state: State,
+        left: usize,
+    ) -> Self {
+        IoRequest {
+            request,
+            stream,
+            state,
+            left,
+            moved: 0,
+            piece: 0,
+            offset: 0,
+            error: None,
+            lease: false,
+            cancelled: false,
+            previous: SENTINEL,
+            next: SENTINEL,
+        }
+    }
+
+    /// The request, for the pieces to write.
+    pub(crate) fn request(&self) -> &BufferedRequest<B> {
+        &self.request
+    }
+
+    /// The memory to fill; empty while an operation has it.
+    pub(crate) fn memory(&mut self) -> &mut [u8] {
+        if self.lease { &mut [] } else { self.request.memory() }
+    }
+
+    /// The buffer and the callback of a request that was [removed](remove).
+    pub(crate) fn into_stored(self) -> BufferedRequest<B> {
+        self.request
+    }
+
+    /// Lends the buffer to an operation.
+    pub(crate) fn lend(&mut self) {
+        self.lease = true;
+    }
+
+    /// Ends the loan of the buffer: its operation has completed for the last time, or was not
+    /// started. True if the buffer was lent.
+    pub(crate) fn take_back(&mut self) -> bool {
+        std::mem::replace(&mut self.lease, false)
+    }
+
+    /// True if an operation has the buffer.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lease
+    }
+
+    /// The next request in the list.
+    pub(crate) fn next(&self) -> Option<Token> {
+        (self.next != SENTINEL).then_some(self.next)
+    }
+
+    /// True for a write of which no byte is written yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state == State::Writing && self.moved == 0
+    }
+}
+
+/// Removes a request from the arena, unless an operation has its buffer.
+pub(crate) fn remove<B: Backend>(
+    transfers: &mut Arena<IoRequest<B>>,
+    key: Token,
+) -> Option<IoRequest<B>> {
+    if transfers.get(key)?.lease {
+        return None;
+    }
+    transfers.remove(key)
+}
+
+/// An intrusive FIFO list of requests.
+#[derive(Debug)]
+pub(crate) struct List {
+    first: Token,
+    last: Token,
+}
+
+impl Default for List {
+    fn default() -> List {
+        List { first: SENTINEL, last: SENTINEL }
+    }
+}
+
+impl List {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == SENTINEL
+    }
+
+    pub(crate) fn first(&self) -> Option<Token> {
+        (self.first != SENTINEL).then_some(self.first)
+    }
+
+    pub(crate) fn last(&self) -> Option<Token> {
+        (self.last != SENTINEL).then_some(self.last)
+    }
+
+    /// Appends a request that is in no list.
+    pub(crate) fn push<B: Backend>(&mut self, transfers: &mut Arena<IoRequest<B>>, key: Token) {
+        match transfers.get_mut(self.last) {
+            Some(last) => last.next = key,
+            None => self.first = key,
+        }
+        if let Some(transfer) = transfers.get_mut(key) {
+            transfer.previous = self.last;
+            transfer.next = SENTINEL;
+        }
+        self.last = key;
+    }
+
+    /// Unlinks a request that is in this list.
+    pub(crate) fn unlink<B: Backend>(&mut self, transfers: &mut Arena<IoRequest<B>>, key: Token) {
+        let Some(transfer) = transfers.get_mut(key) else { return };
+        let (previous, next) = (transfer.previous, transfer.next);
+        match transfers.get_mut(previous) {
+            Some(previous) => previous.next = next,
+            None => self.first = next,
+        }
+        match transfers.get_mut(next) {
+            Some(next) => next.previous = previous,
+            None => self.last = previous,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Short forms of reads and writes, whose errors close the stream, and the sockets of streams that
+//! move to other handles.
+
+use std::io;
+#[cfg(unix)]
+use std::os::fd::OwnedFd;
+
+use poll_core::{Backend, Token};
+
+use super::input::read;
+use super::output::write;
+use super::{Flags, Kind, Stream, StreamKey};
+use crate::handles::{AnyHandle, Handle, Pipe, Sealed, Tcp, Tty};
+use crate::storage::IoBuf;
+use crate::{Loop, error};
+
+pub(super) fn send<S: Stream, B: Backend, T: IoBuf>(stream: S, lp: &mut Loop<B>, buf: T) {
+    if stream.is_closing(lp) {
+        return;
+    }
+    let written = write::write(stream, lp, buf, |lp, stream, result, _| match result {
+        // The stream was closed while this was queued: that is no error.
+        Err(error) if error::is_cancelled(&error) && stream.is_closing(lp) => {}
+        // The first of several writes reports their error.
+        Err(error) if !stream.is_closing(lp) => stream.fail(lp, error),
+        _ => {}
+    });
+    if let Err(error) = written {
+        stream.fail(lp, error);
+    }
+}
+
+pub(super) fn on_read<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    mut callback: impl FnMut(&mut Loop<B>, S, &[u8]) -> io::Result<()> + 'static,
+) -> io::Result<()> {
+    read::start(stream, lp, move |lp, stream: S, bytes| {
+        if let Err(error) = bytes.and_then(|bytes| callback(lp, stream, bytes)) {
+            stream.fail(lp, error);
+        }
+    })
+}
+
+pub(super) fn write_with<S: Stream, B: Backend, T: IoBuf>(
+    stream: S,
+    lp: &mut Loop<B>,
+    buf: T,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
+) {
+    if let Err(error) = lp.check_write(stream.stream_key(), buf.pieces()) {
+        return lp.defer(move |lp| callback(lp, stream, Err(error), buf));
+    }
+    let written = write::write(stream, lp, buf, callback);
+    debug_assert!(written.is_ok(), "all that is refused was refused above");
+}
+
+#[cfg(unix)]
+impl<B: Backend> super::StreamSlot<B> {
+    /// True if a read or a write has not called back.
+    fn has_requests(&self) -> bool {
+        !self.reads.is_empty() || !self.writes.is_empty() || !self.done.is_empty()
+    }
+}
+
+impl<B: Backend> Loop<B> {
+    /// Gives the socket of `from`, a connection that nothing uses, to `to`, a handle that is
+    /// connecting without one, and closes `from`.
+    pub(crate) fn adopt_attempt(&mut self, to: Token, from: Token) {
+        let Some(slot) = self.streams.slots.get_mut(from) else { return };
+        slot.armed = poll_core::Interest::NONE;
+        let (socket, source) = (slot.socket.take(), slot.source.take());
+        if let Some(source) = source {
+            self.unwatch(source);
+        }
+        Tcp(from).close_if_open(self);
+        let Ok(slot) = self.streams.open(to) else { return };
+        let result = match socket {
+            Some(socket) => {
+                let applied = crate::handles::apply_tcp_options(slot, &socket);
+                slot.socket = Some(socket);
+                applied
+            }
+            None => Err(error::not_connected()),
+        };
+        self.connect_resolved(to, result);
+    }
+}
+
+/// The waiting connection as a socket.
+#[cfg(unix)]
+pub(crate) fn accept_socket<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+) -> io::Result<OwnedFd> {
+    let (_, socket) = lp.take_connection(stream.stream_key())?;
+    socket.try_clone().map(OwnedFd::from)
+}
+
+/// Takes the connection of a stream out of its loop.
+#[cfg(unix)]
+pub(crate) fn release<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io::Result<OwnedFd> {
+    let key = stream.stream_key();
+    let slot = lp.streams.open(key)?;
+    let busy = slot.flags.intersects(Flags::CONNECTING | Flags::SHUTTING | Flags::LISTENING);
+    if busy || slot.has_requests() || slot.write_queue_size > 0 {
+        let why = "the stream listens, or has requests that have not called back";
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+    }
+    if slot.passing.is_some() {
+        let why = "a pipe that passes handles has a state of its own: it cannot be released";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let socket = slot.socket.as_ref().ok_or_else(error::no_socket)?;
+    // A duplicate, because operations in flight keep the loop's own descriptor until they end.
+    let released = OwnedFd::from(socket.try_clone()?);
+    lp.stop_reading(key);
+    lp.hand_over(key)?;
+    stream.close(lp)?;
+    Ok(released)
+}
+
+/// A [`Tcp`], a [`Pipe`] or a [`Tty`]: a stream whose kind is known at run time.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use uv_core::{AnyStream, Handle, Loop, Pipe, RunMode, Stream, Tcp};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (tcp, far_tcp) = Tcp::pair(&mut lp)?;
+/// let (pipe, far_pipe) = Pipe::pair(&mut lp)?;
+/// let members = HashMap::from([(AnyStream::from(tcp), "far"), (AnyStream::from(pipe), "near")]);
+/// for (&member, name) in &members {
+///     member.send(&mut lp, *name);
+///     member.shutdown(&mut lp, |lp, member: AnyStream, _| member.close_if_open(lp))?;
+/// }
+/// let ends: [AnyStream; 2] = [far_tcp.into(), far_pipe.into()];
+/// for end in ends {
+///     end.on_read(&mut lp, |lp, end, bytes| match bytes {
+///         [] => end.close(lp),
+///         bytes => Ok(println!("{end:?}: {}", String::from_utf8_lossy(bytes))),
+///     })?;
+/// }
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[doc(alias = "uv_stream_t")]
+pub enum AnyStream {
+    /// A TCP connection or listener.
+    Tcp(Tcp),
+    /// A pipe.
+    Pipe(Pipe),
+    /// A terminal.
+    Tty(Tty),
+}
+
+macro_rules! kinds {
+    ($($kind:ident)*) => {
+        $(
+            impl From<$kind> for AnyStream {
+                fn from(stream: $kind) -> AnyStream {
+                    AnyStream::$kind(stream)
+                }
+            }
+        )*
+
+        impl From<AnyStream> for AnyHandle {
+            fn from(stream: AnyStream) -> AnyHandle {
+                match stream { $( AnyStream::$kind(stream) => stream.into(), )* }
+            }
+        }
+
+        impl Sealed for AnyStream {
+            fn from_any(any: AnyHandle) -> AnyStream {
+                match any {
+                    $( AnyHandle::$kind(stream) => stream.into(), )*
+                    other => unreachable!("a {} is no stream", other.kind()),
+                }
+            }
+        }
+
+        impl StreamKey for AnyStream {
+            fn stream_key(self) -> Token {
+                match self { $( AnyStream::$kind(stream) => stream.0, )* }
+            }
+
+            fn from_stream_key<B: Backend>(lp: &Loop<B>, key: Token) -> AnyStream {
+                // The slot exists until the close callback; after an exchange of loops there is
+                // none, and the key is stale whatever its kind.
+                match lp.streams.slots.get(key).map_or(Kind::Tcp, |slot| slot.kind) {
+                    $( Kind::$kind => $kind(key).into(), )*
+                }
+            }
+
+            fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+                match self { $( AnyStream::$kind(stream) => stream.prepare_listen(lp), )* }
+            }
+        }
+    };
+}
+
+kinds! { Tcp Pipe Tty }
+
+impl Handle for AnyStream {}
+impl Stream for AnyStream {}
+
+impl<B: Backend> Loop<B> {
+    /// Checks that a stream takes a write of this many pieces.
+    pub(super) fn check_write(&mut self, key: Token, pieces: usize) -> io::Result<()> {
+        let slot = self.streams.open(key)?;
+        // A connecting stream may have no socket yet.
+        if slot.socket.is_none() && !slot.flags.contains(Flags::CONNECTING) {
+            return Err(error::not_connected());
+        }
+        if !slot.flags.contains(Flags::WRITABLE) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if pieces == 0 {
+            let why = "the list of buffers is empty: pass at least one buffer";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        Ok(())
+    }
+}
