@@ -1,61 +1,64 @@
-//! Where a case gets its backends from.
+//! The factory of backends for cases.
 
 use std::fmt;
 use std::io;
 
-use poll_core::Backend;
+use poll_core::{Backend, BoxedBackend};
 
-/// Makes backends for a case.
-pub struct Lab<B> {
-    new: Box<dyn Fn() -> io::Result<B> + Send + Sync>,
+/// A factory of backends for a case.
+///
+/// The backend's type is erased, so that a case is compiled once, in this crate, and not once per
+/// backend. A case that needs the concrete type uses [`BoxedBackend::downcast_ref`].
+pub struct Lab {
+    new: Box<dyn Fn() -> io::Result<BoxedBackend> + Send + Sync>,
 }
 
 /// Why a case does not apply to a backend or cannot run on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip(String);
 
-/// How a case ends that does not panic.
+/// The result of a case that does not panic.
 pub type Verdict = Result<(), Skip>;
 
-impl<B: Backend> Lab<B> {
-    /// A lab whose backends come from `new`.
-    pub fn new(new: impl Fn() -> io::Result<B> + Send + Sync + 'static) -> Lab<B> {
-        Lab { new: Box::new(new) }
+impl Lab {
+    /// Creates a lab whose backends come from `new`.
+    pub fn new<B: Backend>(new: impl Fn() -> io::Result<B> + Send + Sync + 'static) -> Lab {
+        Lab { new: Box::new(move || new().map(BoxedBackend::new)) }
     }
 
-    /// A fresh backend.
+    /// Creates a backend.
     ///
     /// # Errors
     ///
-    /// A skip if the backend says that this machine cannot run it.
+    /// A skip if the backend's constructor returns `Unsupported`.
     ///
     /// # Panics
     ///
-    /// If it cannot be made for any other reason.
-    pub fn backend(&self) -> Result<B, Skip> {
+    /// If the constructor fails with any other error.
+    pub fn backend(&self) -> Result<BoxedBackend, Skip> {
         match (self.new)() {
             Ok(backend) => Ok(backend),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 Err(Skip::because(error.to_string()))
             }
-            Err(error) => panic!("the backend cannot be made: {error}"),
+            Err(error) => panic!("the backend cannot be created: {error}"),
         }
     }
 
-    /// What making a backend returns, for cases about its failure.
-    pub fn try_backend(&self) -> io::Result<B> {
+    /// The constructor's result, for cases about its failure.
+    pub fn try_backend(&self) -> io::Result<BoxedBackend> {
         (self.new)()
     }
 }
 
-impl<B> fmt::Debug for Lab<B> {
+impl fmt::Debug for Lab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lab").finish_non_exhaustive()
     }
 }
 
 impl Skip {
-    /// A skip and its reason, in a few words.
+    /// Creates a skip with a short reason.
     pub fn because(reason: impl Into<String>) -> Skip {
         Skip(reason.into())
     }

@@ -1,20 +1,20 @@
-//! One suite, run against every backend.
+//! Conformance suite for backends and for the loop on them.
 //!
-//! [`suite!`] makes one `#[test]` of each case, for any [`Backend`](poll_core::Backend).
-//! This is all that a crate with a backend of its own needs, say in `tests/suite.rs`:
+//! [`suite!`] generates one `#[test]` per case, for any [`Backend`](poll_core::Backend).
+//! A crate with a custom backend needs only this, for example in `tests/suite.rs`:
 //!
 //! ```
 //! # use poll_select::Select as MyBackend;
 //! conformance::suite!(mine, MyBackend::new);
-//! # // Without a test harness the macro leaves nothing to run: run a point by hand.
+//! # // Without a test harness the macro generates nothing to run: run one point here.
 //! # for case in conformance::all_cases().into_iter().filter(|case| case.point == 7) {
 //! #     let outcome = conformance::run_case(&case.path(), case.run, MyBackend::new);
 //! #     assert!(!matches!(outcome, conformance::Outcome::Fail(_)), "{outcome}");
 //! # }
 //! ```
 //!
-//! with this in its `Cargo.toml`, so that none of the backends of this family, nor the
-//! [program](matrix) that compares them, comes along:
+//! with this in its `Cargo.toml`, which excludes the backends of this workspace and the
+//! [program](matrix) that compares them:
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -37,69 +37,73 @@
 //!
 //! # Reading the results
 //!
-//! A case is a function of a [`Lab`], which makes fresh backends. It panics where
-//! the contract is broken, and the message says what was expected and why.
+//! A case is a function of a [`Lab`], which creates backends. It panics where the contract is
+//! violated, with a message that names the expectation and its reason.
 //!
-//! It returns a [`Skip`] where the backend, or this machine, lacks what the case is
-//! about: a mode that may be `Unsupported`, operations, enough descriptors, the
-//! permission to count system calls. Skips are printed, never silent:
+//! It returns a [`Skip`] where the backend or this machine lacks what the case needs: an optional
+//! mode, operations, enough descriptors, the permission to count system calls. Skips are printed,
+//! never silent:
 //!
 //! ```text
-//! skip mine::modes::edge_reports_news_only: mine has no edge-triggered mode
+//! skip mine::modes::edge_reports_transitions_only: mine has no edge-triggered mode
 //! ```
 //!
-//! A backend whose `new` fails with `Unsupported` skips everything, with its own
-//! words; any other error of `new` fails every case. So read the skips once: each
-//! should be something that your documentation says, too.
+//! A backend whose `new` fails with `Unsupported` skips every case with its error text; any other
+//! error of `new` fails every case. Check the skips once: your backend's documentation should
+//! mention each of them.
 //!
-//! # What runs alone
+//! # Exclusive cases
 //!
-//! `cargo test` runs the cases of one executable as threads of one process. Some
-//! need the process for themselves: they fork, count open descriptors, lower limits.
-//! Others would find the machine busy while they measure time. Those for which
-//! [`runs_alone`] is true wait until no other case runs, and the others wait for
-//! them. cargo-nextest and the [program](matrix) give each case a process instead;
-//! only the latter keeps the machine free for them.
+//! `cargo test` runs the cases of one executable as threads of one process. Some need the process
+//! exclusively: they fork, count open descriptors or lower limits. Others measure time, which
+//! concurrent cases would distort. A case for which [`runs_alone`] is true does not run
+//! concurrently with any other. cargo-nextest and the [program](matrix) run each case in its own
+//! process; only the latter also runs these cases one at a time.
 //!
-//! A case that is not over in a minute fails as a hang. Its thread is left behind.
+//! A case that takes longer than a minute fails as a hang, and its thread is left running.
 //!
 //! # Adding a case
 //!
-//! Cases are grouped by the points of poll-core's [contract](poll_core#the-contract) and,
-//! from 13 on, of uv-core's [behaviour](uv_core#behaviour), a module each in [`cases`].
-//! The latter are about the loop, and run it on every backend: what it does must not
-//! depend on which. To add one:
+//! Cases are grouped by the points of poll-core's [contract](poll_core::contract) and,
+//! from 13 on, of uv-core's [behaviour](uv_core::behaviour), one module per point in [`cases`].
+//! The latter test the loop on every backend, since its behaviour must not depend on the backend.
+//! To add a case:
 //!
-//! 1. Write `pub fn its_property<B: Backend>(lab: &Lab<B>) -> Verdict` in the module
-//!    of the point, with a doc comment that says what breaks without it. Make it of
-//!    what is in `support`: sources, waits, limits, signals, children, a counter of
-//!    system calls. Await events rather than sleep; prefer one precise assertion with
-//!    a message to many.
-//! 2. Name it in the list in `cases/mod.rs`, and with its point in poll-core's
-//!    `docs/contract.md` or uv-core's `docs/behaviour.md`; a test compares them.
-//! 3. Break a backend on purpose in `tests/broken/mod.rs`, and name the case that
-//!    catches it in `tests/defects.rs`; or break the loop for a moment, and see the case
-//!    fail. A case that has never failed shows nothing.
+//! 1. Write `pub fn its_property(lab: &Lab) -> Verdict` in the module of the point, with a doc
+//!    comment whose first line states the property. Build it from `support`: sources, waits,
+//!    limits, signals, children, a counter of system calls. Await events rather than sleep;
+//!    prefer one precise assertion with a message to many.
+//! 2. Add its name to the list in `cases/mod.rs`, the only one: [`all_cases`], the tests of
+//!    [`suite!`] and the program's `--list` are generated from it.
+//! 3. Inject a defect in `tests/broken/mod.rs` and name the case that catches it in
+//!    `tests/defects.rs`, or break the loop temporarily, and verify that the case fails.
 
-// The page speaks of the program even where it is not built.
+// The documentation links to the program even where it is not built.
 #![cfg_attr(not(feature = "matrix"), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod cases;
+mod faulty;
+pub mod fuzz;
 mod lab;
 #[cfg(feature = "matrix")]
 pub mod matrix;
+mod rng;
 mod run;
 mod support;
 
+pub use faulty::{Fault, FaultCounts, Faulty, breaks_under_faults};
 pub use lab::{Lab, Skip, Verdict};
 pub use run::{Case, Outcome, POINTS, all_cases, check, run_case, run_case_within, runs_alone};
 
-/// Makes one `#[test]` of every case, in a module `$name`, for the backends that
-/// `$new` makes: `suite!(mine, MyBackend::new)`.
+/// The loop type of all cases, with a type-erased backend.
+pub(crate) type Loop = uv_core::Loop<poll_core::BoxedBackend>;
+
+/// Generates one `#[test]` per case, in a module `$name`, for the backends that `$new` creates:
+/// `suite!(mine, MyBackend::new)`.
 ///
-/// `$new` is any `Fn() -> io::Result<impl Backend>`: a closure may choose options.
-/// It is used by many threads at once. Use the macro several times, with different
-/// names, for a backend with several modes.
+/// `$new` is any `Fn() -> io::Result<impl Backend>`, such as a closure that sets options. Many
+/// threads call it concurrently. Use the macro several times, with different names, for a backend
+/// with several configurations.
 #[macro_export]
 macro_rules! suite {
     ($name:ident, $new:expr) => {
@@ -107,7 +111,13 @@ macro_rules! suite {
         mod $name {
             #[allow(unused_imports)]
             use super::*;
-            $crate::__list_of_cases!(__suite_of_tests, stringify!($name), $new);
+            // One function, so that `$new` has one type for all cases. Without a test harness there
+            // is nothing to call it.
+            #[cfg(test)]
+            fn __check(path: &str, case: fn(&$crate::Lab) -> $crate::Verdict) {
+                $crate::check(stringify!($name), path, case, $new);
+            }
+            $crate::__list_of_cases!(__suite_of_tests);
         }
     };
 }
@@ -115,18 +125,14 @@ macro_rules! suite {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __suite_of_tests {
-    ($name:expr, $new:expr; $($point:literal $group:ident: $($case:ident)*;)*) => { $(
+    ($($point:literal $group:ident: $($case:ident)*;)*) => { $(
         mod $group {
-            #[allow(unused_imports)]
-            use super::*;
             $(
                 #[test]
                 fn $case() {
-                    $crate::check(
-                        $name,
+                    super::__check(
                         concat!(stringify!($group), "::", stringify!($case)),
                         $crate::cases::$group::$case,
-                        $new,
                     );
                 }
             )*

@@ -1,8 +1,8 @@
-//! In a steady state the loop allocates nothing: not for timers, sends, channel messages,
-//! phases, polls, work or open files, on any of the backends that Linux has.
+//! In a steady state the loop allocates nothing: not for timers, sends, channel messages, phases,
+//! polls, work or open files, on every Linux backend.
 //!
-//! Allocations are counted for the whole process, whose only test this is: also those of
-//! the pool's threads and of the threads that send.
+//! Allocations are counted for the whole process, which runs this test only, including those of the
+//! pool's threads and of sending threads.
 
 #![cfg(target_os = "linux")]
 
@@ -15,32 +15,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use poll_core::Backend;
+use poll_core::{Backend, BoxedBackend};
 use uv_core::{
-    Async, Channel, Check, Command, Exit, Handle, Idle, Lane, Loop, Poll, PollEvents, Pool,
-    Prepare, Process, RunMode, Timer, fs,
+    Async, Channel, Check, Command, Exit, Handle, Idle, Loop, Poll, PollEvents, Pool, Prepare,
+    Process, RunMode, Timer, WorkKind, fs,
 };
 
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all is done by the system's allocator, which keeps its promises.
+// SAFETY: all calls are forwarded to the system's allocator, which upholds the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(memory, layout, size) }
     }
 }
@@ -48,28 +48,28 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Rounds that make all memory that will be needed, and rounds that are counted.
+/// Rounds that allocate all memory needed, and rounds that are counted.
 const WARM_UP: usize = 200;
 const COUNTED: usize = 2_000;
 
-/// What a child takes at the most, if its program is named by a path and it inherits all
+/// The most allocations that a child costs, if its program is named by a path and it inherits all
 /// variables.
 const PER_CHILD: usize = 24;
 
-/// Runs `round` until it is warm, and then asserts that it allocates nothing.
+/// Runs `round` until it is warm, then asserts that it allocates nothing.
 #[track_caller]
 fn allocates_nothing(what: &str, round: impl FnMut()) {
     allocates(what, 0, round);
 }
 
-/// As above, but that each round allocates so many times.
+/// As above, for a fixed number of allocations per round.
 #[track_caller]
 fn allocates(what: &str, each: usize, mut round: impl FnMut()) {
     (0..WARM_UP).for_each(|_| round());
     let before = ALLOCATIONS.load(Ordering::SeqCst);
     (0..COUNTED).for_each(|_| round());
     let made = ALLOCATIONS.load(Ordering::SeqCst) - before;
-    assert_ne!(before, 0, "whoever gets here has allocated something");
+    assert_ne!(before, 0, "the counter works");
     assert_eq!(made, each * COUNTED, "{what}: allocations in {COUNTED} rounds");
 }
 
@@ -93,7 +93,7 @@ fn timers<B: Backend>(name: &str, lp: &mut Loop<B>) {
         run(lp, RunMode::Default);
     });
     assert!(fired.get() > 0);
-    allocates_nothing(&format!("{name}: timers that are made and closed"), || {
+    allocates_nothing(&format!("{name}: timers that are created and closed"), || {
         let timer = Timer::new(lp);
         timer.start(lp, tick, Duration::ZERO, |_, _| {}).unwrap();
         timer.close_with(lp, |_, _| {}).unwrap();
@@ -104,11 +104,12 @@ fn timers<B: Backend>(name: &str, lp: &mut Loop<B>) {
 }
 
 fn phases<B: Backend>(name: &str, lp: &mut Loop<B>) {
-    let turns = Rc::new(Cell::new(0_u64));
+    let iterations = Rc::new(Cell::new(0_u64));
     let (idle, prepare, check) = (Idle::new(lp), Prepare::new(lp), Check::new(lp));
     allocates_nothing(&format!("{name}: idle, prepare, check, deferred"), || {
-        let counts = [(); 4].map(|()| Rc::clone(&turns));
-        let [one, two, three, four] = counts.map(|turns| move || turns.set(turns.get() + 1));
+        let counts = [(); 4].map(|()| Rc::clone(&iterations));
+        let [one, two, three, four] =
+            counts.map(|iterations| move || iterations.set(iterations.get() + 1));
         idle.start(lp, move |_, _| one()).unwrap();
         prepare.start(lp, move |_, _| two()).unwrap();
         check.start(lp, move |_, _| three()).unwrap();
@@ -119,7 +120,7 @@ fn phases<B: Backend>(name: &str, lp: &mut Loop<B>) {
         prepare.stop(lp).unwrap();
         check.stop(lp).unwrap();
     });
-    assert_eq!(turns.get(), 7 * (WARM_UP + COUNTED) as u64);
+    assert_eq!(iterations.get(), 7 * (WARM_UP + COUNTED) as u64);
     idle.close(lp).unwrap();
     prepare.close(lp).unwrap();
     check.close(lp).unwrap();
@@ -178,7 +179,8 @@ fn polls<B: Backend>(name: &str, lp: &mut Loop<B>) {
     run(lp, RunMode::Default);
 }
 
-/// A thread allocates as it starts, which may be late on a busy machine: each has run a job.
+/// A thread allocates when it starts, which may be late on a busy machine: wait until each has run
+/// a job.
 fn every_thread_runs<B: Backend>(lp: &mut Loop<B>, pool: &Pool) {
     let all = Arc::new(Barrier::new(pool.threads()));
     for _ in 0..pool.threads() {
@@ -186,7 +188,7 @@ fn every_thread_runs<B: Backend>(lp: &mut Loop<B>, pool: &Pool) {
         let wait = move || {
             all.wait();
         };
-        lp.queue_work_on(pool, Lane::Cpu, wait, |_, _| {}).unwrap();
+        lp.queue_work_on(pool, WorkKind::Cpu, wait, |_, _| {}).unwrap();
     }
     run(lp, RunMode::Default);
 }
@@ -196,7 +198,7 @@ fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
     every_thread_runs(lp, &pool);
     let done = Rc::new(Cell::new(0_u64));
     allocates_nothing(&format!("{name}: work"), || {
-        for lane in [Lane::Cpu, Lane::Slow] {
+        for lane in [WorkKind::Cpu, WorkKind::SlowIo] {
             let counts = Rc::clone(&done);
             let called = move |_: &mut Loop<B>, result: Result<u64, _>| {
                 counts.set(counts.get() + result.unwrap());
@@ -208,10 +210,10 @@ fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
     assert_eq!(done.get(), 2 * (WARM_UP + COUNTED) as u64);
 }
 
-/// Where an answer is put: made once, as it is memory.
+/// The slot of a result, allocated once.
 type Slot<T> = Rc<Cell<Option<T>>>;
 
-/// Has a file operation done, by a pool if there is one, and gives what it gives.
+/// Runs a file operation, on a pool if there is one, and returns its result.
 fn ask<B: Backend, A: fs::Action>(
     lp: &mut Loop<B>,
     pool: Option<&Pool>,
@@ -247,13 +249,13 @@ fn files<B: Backend>(name: &str, lp: &mut Loop<B>) {
                 let read = fs::read_at(&file, back, offset);
                 let (count, back) = ask(lp, pool, &moved, read);
                 assert_eq!((count.unwrap(), back[4095]), (4096, 7));
-                // From where the file is at, which ends.
+                // At the file position, which reaches the end.
                 let (count, back) = ask(lp, pool, &moved, fs::read(&file, back));
                 assert!(count.unwrap() <= 4096);
                 memory = back;
             }
         });
-        allocates_nothing(&format!("{name}, {by}: questions about a file"), || {
+        allocates_nothing(&format!("{name}, {by}: queries about a file"), || {
             assert_eq!(ask(lp, pool, &found, fs::fstat(&file)).unwrap().size, 8192);
             ask(lp, pool, &closed, fs::ftruncate(&file, 8192)).unwrap();
             ask(lp, pool, &closed, fs::fdatasync(&file)).unwrap();
@@ -265,7 +267,7 @@ fn files<B: Backend>(name: &str, lp: &mut Loop<B>) {
     fs::unlink(&path).perform().unwrap();
 }
 
-/// A child needs lists, of its arguments for one. It costs the same each time.
+/// A child needs lists, such as its arguments. Each child costs the same.
 fn children<B: Backend>(name: &str, lp: &mut Loop<B>) {
     let command = Command::new("/bin/sh").args(["-c", ":"]);
     let mut spawn = |count: usize| {
@@ -312,4 +314,5 @@ fn a_steady_state_allocates_nothing() {
     steady("poll", poll_poll::Poll::new());
     steady("epoll", poll_epoll::Epoll::new());
     steady("uring", poll_uring::Uring::new());
+    steady("boxed uring", poll_uring::Uring::new().map(BoxedBackend::new));
 }

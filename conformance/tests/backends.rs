@@ -1,15 +1,15 @@
-//! Every backend of the family passes the suite, on the targets that have it.
+//! Every backend of the workspace passes the suite, on the targets that have it.
 //!
-//! On Linux kqueue runs over a model, with the rules of today's BSDs and with the
-//! strictest of older ones. Backends that perform operations run twice: with them, and by
-//! readiness alone. io_uring runs once more with sends that are not copied, whose memory it holds
-//! for longer than they take.
+//! On Linux, kqueue runs over a model of the kernel, with the rules of FreeBSD 14, of NetBSD before
+//! 10 and of Apple's systems. Backends with operations run twice: with them, and with readiness
+//! only. io_uring also runs with zero-copy sends, which hold their memory beyond the first
+//! completion.
 
-// `--cfg libkqueue` is poll-kqueue's; see there.
+// `--cfg libkqueue` is documented in poll-kqueue.
 #![allow(unexpected_cfgs)]
 
 #[cfg(any(target_os = "linux", windows))]
-use poll_core::Limited;
+use poll_core::MaskOps;
 
 conformance::suite!(select, poll_select::Select::new);
 conformance::suite!(poll, poll_poll::Poll::new);
@@ -21,7 +21,7 @@ conformance::suite!(epoll, poll_epoll::Epoll::new);
 conformance::suite!(uring, poll_uring::Uring::new);
 
 #[cfg(target_os = "linux")]
-conformance::suite!(uring_ready, || poll_uring::Uring::new().map(Limited::to_readiness));
+conformance::suite!(uring_ready, || poll_uring::Uring::new().map(MaskOps::to_readiness));
 
 #[cfg(target_os = "linux")]
 conformance::suite!(uring_lent, || {
@@ -34,10 +34,13 @@ conformance::suite!(uring_lent, || {
 conformance::suite!(kqueue, poll_kqueue::Kqueue::new);
 
 #[cfg(all(target_os = "linux", not(libkqueue)))]
-conformance::suite!(kqueue_strict, || poll_kqueue::Kqueue::with_rules(poll_kqueue::Rules::Strict));
+conformance::suite!(kqueue_netbsd, || poll_kqueue::Kqueue::with_rules(poll_kqueue::Rules::NetBsd));
+
+#[cfg(all(target_os = "linux", not(libkqueue)))]
+conformance::suite!(kqueue_apple, || poll_kqueue::Kqueue::with_rules(poll_kqueue::Rules::Apple));
 
 #[cfg(windows)]
 conformance::suite!(iocp, poll_iocp::Iocp::new);
 
 #[cfg(windows)]
-conformance::suite!(iocp_ready, || poll_iocp::Iocp::new().map(Limited::to_readiness));
+conformance::suite!(iocp_ready, || poll_iocp::Iocp::new().map(MaskOps::to_readiness));

@@ -1,6 +1,6 @@
 //! The suite can fail: backends with one defect each, and the cases that catch it.
 //!
-//! That the same backend passes without a defect is shown by `undamaged.rs`.
+//! `undamaged.rs` shows that the same backend passes without a defect.
 #![cfg(unix)]
 
 #[allow(dead_code)]
@@ -19,116 +19,122 @@ use conformance::{POINTS, all_cases, run_case_within};
 use documented::Minimal;
 use poll_core::Backend;
 
-/// A defect that makes a case hang is caught after this time.
+/// The time limit after which a case counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Defects, and all the cases that must catch each.
+/// Defects, and all cases that must catch each.
 type Caught = [(Defect, &'static [&'static str])];
 
-/// Those of the backend in poll-core's documentation.
+/// Defects of the backend in poll-core's documentation.
 const OF_MINIMAL: &Caught = &[
-    (RegisterComesLate, &["changes::register_reaches_the_next_wait", "processes::codes_are_told"]),
-    (ModifyIsDropped, &["changes::modify_reaches_the_next_wait"]),
-    (FirstChangeCounts, &["changes::the_last_of_many_changes_counts"]),
-    (RefusedRegisterStays, &["changes::a_failed_register_changes_nothing"]),
-    (RefusedModifySilences, &["changes::a_failed_modify_changes_nothing"]),
-    (StaleTokensAreReported, &["deregister::silences_at_once"]),
-    (NumbersAreNotFreed, &["deregister::frees_the_number_for_reuse"]),
+    (
+        RegisterTakesEffectLate,
+        &["changes::register_takes_effect_at_next_wait", "processes::exit_codes_are_reported"],
+    ),
+    (ModifyIsDropped, &["changes::modify_takes_effect_at_next_wait"]),
+    (FirstChangeWins, &["changes::last_change_before_wait_wins"]),
+    (RefusedRegisterStays, &["changes::failed_register_has_no_effect"]),
+    (RefusedModifySilences, &["changes::failed_modify_has_no_effect"]),
+    (StaleTokensAreReported, &["deregister::takes_effect_immediately"]),
+    (SourcesAreNotFreed, &["deregister::allows_descriptor_reuse"]),
     (DeregisterNeverFails, &["deregister::twice_is_not_found"]),
     (OneshotRepeats, &["modes::oneshot_reports_once"]),
     (
         LevelReportsOnce,
-        &["modes::level_repeats_while_it_holds", "watching::entries_are_told_by_name"],
+        &[
+            "modes::level_repeats_while_condition_holds",
+            "watching::entry_changes_are_reported_by_name",
+        ],
     ),
-    (SpentForEver, &["modes::modify_rearms_a_spent_oneshot"]),
-    (EdgesAreLevels, &["modes::edge_reports_news_only"]),
+    (SpentIsPermanent, &["modes::modify_rearms_a_spent_oneshot"]),
+    (EdgesAreLevels, &["modes::edge_reports_transitions_only"]),
     (NoneReportsHangups, &["silence::covers_hangup_and_error"]),
-    (SilenceForEver, &["silence::ends_with_an_interest"]),
+    (SilenceIsPermanent, &["silence::ends_when_interest_is_set"]),
     (SilenceEndsWaits, &["silence::does_not_end_a_wait"]),
     (WaitsEndEarly, &["timeouts::are_never_early"]),
     (TimeoutsAreRoundedDown, &["timeouts::are_never_early"]),
-    (WaitsEndLate, &["timeouts::are_not_absurdly_late"]),
-    (ZeroWaits, &["timeouts::zero_does_not_wait"]),
-    (NoneEnds, &["timeouts::none_waits_for_ever"]),
-    (HugeTimeoutsOverflow, &["timeouts::may_be_huge"]),
-    (TimeoutsComeFirst, &["timeouts::give_way_to_events"]),
-    (SignalsAreIgnored, &["timeouts::end_at_a_signal"]),
-    (WakesAreLost, &["wakes::between_waits", "files::callbacks_come_once_and_later"]),
+    (WaitsEndLate, &["timeouts::have_bounded_lateness"]),
+    (ZeroWaits, &["timeouts::zero_does_not_block"]),
+    (NoneEnds, &["timeouts::none_blocks_indefinitely"]),
+    (HugeTimeoutsOverflow, &["timeouts::huge_values_do_not_overflow"]),
+    (EventsAreDelayed, &["timeouts::events_end_the_wait"]),
+    (SignalsAreIgnored, &["timeouts::signals_interrupt_the_wait"]),
+    (WakesAreLost, &["wakes::between_waits", "files::callbacks_run_once_and_never_inline"]),
     (EarlyWakesAreLost, &["wakes::before_a_wait"]),
     (WakesStick, &["wakes::before_a_wait", "wakes::coalesce"]),
-    (WakesHideEvents, &["wakes::come_with_events"]),
-    (LateWakesPanic, &["wakes::after_the_backend_is_gone"]),
-    (TwiceIsFine, &["mistakes::a_token_twice", "mistakes::a_source_twice"]),
-    (UnknownIsFine, &["mistakes::an_unknown_token"]),
-    (StaleIsFine, &["mistakes::a_stale_token"]),
-    (ErrorsAreHidden, &["mistakes::a_closed_descriptor"]),
-    (ErrorsRepeat, &["mistakes::a_descriptor_closed_while_watched"]),
-    (ImpossiblePanics, &["mistakes::an_impossible_descriptor"]),
-    (OperationsAreSwallowed, &["operations::are_refused_if_unsupported"]),
-    (CancelNeverFails, &["operations::cancelling_nothing_is_not_found"]),
-    (GroupsAreSwallowed, &["memory::groups_are_refused_if_unsupported"]),
-    (TwoEventsASource, &["conditions::both_directions_come_in_one_event"]),
-    (FailuresImplyNothing, &["conditions::a_reset_is_readable_and_writable"]),
-    (NothingIsWritable, &["conditions::room_is_writable"]),
-    (UrgentIsData, &["conditions::urgent_data_is_silent_unasked"]),
-    (AThousandIsEnough, &["scale::eleven_hundred_sources"]),
+    (WakesHideEvents, &["wakes::combine_with_events"]),
+    (LateWakesPanic, &["wakes::after_the_backend_is_dropped"]),
+    (DuplicatesAreAccepted, &["mistakes::duplicate_token", "mistakes::duplicate_source"]),
+    (UnknownIsAccepted, &["mistakes::unknown_token"]),
+    (StaleIsAccepted, &["mistakes::stale_token"]),
+    (ErrorsAreHidden, &["mistakes::closed_descriptor"]),
+    (ErrorsRepeat, &["mistakes::descriptor_closed_while_registered"]),
+    (InvalidDescriptorPanics, &["mistakes::invalid_descriptor_number"]),
+    (UnsupportedOpsAreAccepted, &["operations::unsupported_kinds_are_refused"]),
+    (CancelNeverFails, &["operations::cancel_of_unknown_token_is_not_found"]),
+    (UnsupportedGroupsAreAccepted, &["memory::unsupported_groups_are_refused"]),
+    (TwoEventsASource, &["conditions::both_directions_are_one_event"]),
+    (FailuresImplyNothing, &["conditions::reset_is_readable_and_writable"]),
+    (NothingIsWritable, &["conditions::free_send_buffer_is_writable"]),
+    (UrgentIsData, &["conditions::urgent_data_without_interest_is_ignored"]),
+    (SourcesAreCapped, &["scale::eleven_hundred_sources"]),
     (ChangesAreQuadratic, &["scale::changes_take_linear_time"]),
-    (LateComersStarve, &["scale::busy_sources_starve_nobody"]),
+    (HighTokensStarve, &["scale::busy_sources_do_not_starve_others"]),
     (HighNumbersAreIgnored, &["scale::high_descriptor_numbers"]),
-    (DescriptorsLeak, &["surroundings::no_descriptor_is_left_behind"]),
-    (TimeGoesBack, &["surroundings::time_only_goes_forward"]),
+    (DescriptorsLeak, &["surroundings::no_descriptor_leaks"]),
+    (TimeGoesBackwards, &["surroundings::time_is_monotonic"]),
 ];
 
-/// Caught by counting system calls, which only Linux lets us do.
+/// Caught by counting system calls, which is possible on Linux only.
 const WASTEFUL: &Caught = &[
-    (ChangesCostCalls, &["changes::many_changes_cost_one_call"]),
-    (WaitsCostCalls, &["changes::unchanged_sources_cost_nothing"]),
-    (WakesCostCalls, &["wakes::cost_nothing_while_awake"]),
+    (ChangesCostCalls, &["changes::changes_coalesce_into_one_syscall"]),
+    (WaitsCostCalls, &["changes::unchanged_sources_cost_no_syscall"]),
+    (WakesCostCalls, &["wakes::make_no_syscall_while_awake"]),
 ];
 
-/// Those of a backend whose kernel object a child shares with its parent.
+/// Defects of a backend whose kernel object a child shares with its parent.
 const OF_EPOLL: &Caught = &[
-    (ForksAreIgnored, &["surroundings::a_parent_survives_its_child"]),
+    (ForksAreIgnored, &["surroundings::fork_does_not_affect_parent"]),
     (
-        ChangesAreDenied,
+        UnflushedChangesAreHidden,
         &[
-            "surroundings::a_sleeper_outside_is_told_of_changes",
-            "embedding::what_a_timer_starts_wakes_another_poller",
+            "surroundings::outer_poller_misses_no_event",
+            "embedding::sources_started_by_a_timer_wake_another_poller",
         ],
     ),
 ];
 
-/// Those of a backend that performs operations.
+/// Defects of a backend that performs operations.
 const OF_URING: &Caught = &[
-    (DoneComesTwice, &["operations::end_exactly_once"]),
+    (DoneIsDuplicated, &["operations::complete_exactly_once"]),
     (
-        FailuresAreSuccesses,
-        &["operations::fail_with_the_error", "files::what_is_missing_is_not_found"],
+        FailuresReportSuccess,
+        &["operations::report_the_os_error", "files::missing_paths_are_not_found"],
     ),
-    (CancelledNeverEnds, &["operations::end_when_cancelled"]),
-    (RecycledIsLost, &["memory::is_provided_and_recycled"]),
+    (CancelledNeverEnds, &["operations::complete_when_cancelled"]),
+    (ReleasedBufferIsLost, &["memory::group_buffers_are_leased_and_released"]),
     (
-        ChangesAreDenied,
+        UnflushedChangesAreHidden,
         &[
-            "surroundings::a_sleeper_outside_is_told_of_changes",
+            "surroundings::outer_poller_misses_no_event",
             "embedding::each_event_wakes_another_poller",
-            "embedding::an_echo_is_driven_from_outside",
+            "embedding::another_poller_drives_an_echo",
         ],
     ),
 ];
 
-/// Points from here on are about the loop, which is not broken here: some of their cases
-/// catch a broken backend all the same.
+/// Points from here on are about the loop, which has no injected defects; some of their cases catch
+/// a broken backend nevertheless.
 const FIRST_OF_THE_LOOP: u8 = 13;
 
 #[test]
 fn every_point_of_the_contract_has_a_defect() {
-    let all = all_cases::<Broken<Minimal>>();
+    let all = all_cases();
     for (point, title) in (1..FIRST_OF_THE_LOOP).zip(POINTS) {
         let is_about =
             |path: &&str| all.iter().any(|case| case.point == point && case.path() == **path);
         let mut cases = OF_MINIMAL.iter().flat_map(|(_, cases)| cases.iter());
-        assert!(cases.any(is_about), "no defect is about {title}");
+        assert!(cases.any(is_about), "no defect covers {title}");
     }
 }
 
@@ -149,10 +155,10 @@ fn every_defect_is_caught() {
     assert_caught(runs);
 }
 
-/// The variable that tells a process which backend, defect and case it is there for.
+/// The environment variable that names the backend, defect and case of a child process.
 const ONE: &str = "CONFORMANCE_DEFECT";
 
-/// What there is to run for one backend, as [`ONE`] says it.
+/// The runs for one backend, in the format of [`ONE`].
 fn runs(backend: &str, caught: &Caught) -> Vec<String> {
     let runs = caught.iter().flat_map(|(defect, cases)| {
         cases.iter().map(move |case| format!("{backend} {defect:?} {case}"))
@@ -160,8 +166,8 @@ fn runs(backend: &str, caught: &Caught) -> Vec<String> {
     runs.collect()
 }
 
-/// Asserts that each defect makes each of its cases fail. Each has a process of its
-/// own, as some hang, and they run all at once, as most wait for what never comes.
+/// Asserts that each defect makes each of its cases fail. Each run is a separate process, since
+/// some hang, and all run concurrently, since most wait for an event that never arrives.
 fn assert_caught(runs: Vec<String>) {
     let program = std::env::current_exe().expect("the path of this test");
     let start = |one: String| {
@@ -174,8 +180,8 @@ fn assert_caught(runs: Vec<String>) {
     let mut missed = Vec::new();
     for (one, child) in children {
         let output = child.wait_with_output().expect("the output of the process");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let outcome = said.lines().find_map(|line| line.strip_prefix("outcome: "));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let outcome = text.lines().find_map(|line| line.strip_prefix("outcome: "));
         if !outcome.is_some_and(|outcome| outcome.starts_with("fail: ")) {
             missed.push(format!("{one}: {}", outcome.unwrap_or("no outcome")));
         }
@@ -183,7 +189,7 @@ fn assert_caught(runs: Vec<String>) {
     assert!(missed.is_empty(), "not caught:\n{}", missed.join("\n"));
 }
 
-/// What the processes of the other tests run. On its own it does nothing.
+/// The entry point of the child processes. Without the variable it does nothing.
 #[test]
 fn one_defect() {
     let Ok(one) = std::env::var(ONE) else { return };
@@ -199,12 +205,12 @@ fn one_defect() {
         "epoll" => run(poll_epoll::Epoll::new, defect, path),
         #[cfg(all(target_os = "linux", feature = "matrix"))]
         "uring" => run(poll_uring::Uring::new, defect, path),
-        _ => panic!("no backend is called {backend}"),
+        _ => panic!("unknown backend {backend}"),
     }
 }
 
 fn run<B: Backend + 'static>(new: fn() -> io::Result<B>, defect: Defect, path: &str) {
-    let all = all_cases::<Broken<B>>();
+    let all = all_cases();
     let case = all.iter().find(|case| case.path() == path).expect("the path of a case");
     let broken = move || Ok(Broken::new(new()?, defect));
     let outcome = run_case_within(PATIENCE, path, case.run, broken);

@@ -1,4 +1,4 @@
-//! The program: what it prints, and how it exits.
+//! The program's output and exit status.
 
 #[cfg(unix)]
 #[allow(dead_code)]
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use conformance::matrix::{self, Candidate, InProcess, Options, Progress, Style};
 use serde_json::Value;
 
-/// Runs the program as its users do.
+/// Runs the program as a user does.
 fn program(args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_conformance"));
     for variable in ["LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR", "CLICOLOR_FORCE"] {
@@ -20,7 +20,7 @@ fn program(args: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// Runs the program's inside on candidates of ours, in this process.
+/// Runs the program's library entry point on custom candidates, in this process.
 fn run(candidates: &[Candidate], style: Style, args: &[&str]) -> (u8, String) {
     let options = Options::from_args(args.iter().copied()).expect("valid options");
     let (runner, mut out) = (InProcess, Vec::new());
@@ -34,33 +34,33 @@ fn select() -> Candidate {
 
 #[test]
 fn a_pass_is_a_mark_in_the_matrix() {
-    let (status, out, err) = program(&["--backend", "select,poll", "mistakes::a_token_twice"]);
+    let (status, out, err) = program(&["--backend", "select,poll", "mistakes::duplicate_token"]);
     assert_eq!(status, Some(0), "{out}{err}");
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), ["select", "poll"]);
     assert_eq!(lines[1], "7. Mistakes");
-    assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["a_token_twice", "ok", "ok"]);
+    assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["duplicate_token", "ok", "ok"]);
     assert!(lines.last().unwrap().starts_with("2 passed, 0 failed, 0 skipped in "), "{out}");
     assert!(out.is_ascii() && !out.contains('\x1b'), "a pipe without a locale is plain: {out:?}");
 }
 
 #[test]
-fn a_skip_says_why() {
-    let (status, out, _) = program(&["-b", "select,poll", "--case", "end_exactly_once"]);
+fn a_skip_has_a_reason() {
+    let (status, out, _) = program(&["-b", "select,poll", "--case", "complete_exactly_once"]);
     assert_eq!(status, Some(0), "a skip is no failure");
     assert!(out.contains("\nSkipped\n"), "{out}");
-    assert!(out.contains("    select, poll: operations::end_exactly_once\n"), "{out}");
+    assert!(out.contains("    select, poll: operations::complete_exactly_once\n"), "{out}");
     assert!(out.contains("0 passed, 0 failed, 2 skipped"), "{out}");
 }
 
 #[test]
-fn backends_that_cannot_run_say_why() {
+fn absent_backends_have_a_reason() {
     let absent =
         if cfg!(windows) { "epoll: not run: needs Linux" } else { "iocp: not run: needs Windows" };
-    let (_, out, _) = program(&["mistakes::a_token_twice"]);
+    let (_, out, _) = program(&["mistakes::duplicate_token"]);
     assert!(out.contains(absent), "{out}");
-    let (_, out, _) = program(&["-b", "select", "mistakes::a_token_twice"]);
-    assert!(!out.contains(absent), "nobody asked: {out}");
+    let (_, out, _) = program(&["-b", "select", "mistakes::duplicate_token"]);
+    assert!(!out.contains(absent), "iocp was not selected: {out}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn json_is_one_document() {
         assert_eq!(result["outcome"], "pass");
         assert!(result["seconds"].as_f64().unwrap() > 0.0);
     }
-    let (_, out, _) = program(&["--json", "mistakes::a_token_twice"]);
+    let (_, out, _) = program(&["--json", "mistakes::duplicate_token"]);
     let document: Value = serde_json::from_str(&out).expect("one document");
     let absent = if cfg!(windows) { "epoll" } else { "iocp" };
     let named = document["backends"].as_array().unwrap().iter().find(|one| one["name"] == absent);
@@ -90,7 +90,7 @@ fn json_is_one_document() {
 fn the_list_names_all_cases_and_runs_none() {
     let (status, out, _) = program(&["--list"]);
     assert_eq!(status, Some(0));
-    let all = conformance::all_cases::<poll_select::Select>();
+    let all = conformance::all_cases();
     for case in &all {
         assert!(out.contains(&format!("  {}\n", case.path())), "{} is not listed", case.path());
     }
@@ -98,11 +98,11 @@ fn the_list_names_all_cases_and_runs_none() {
     assert!(out.contains(&format!("\n{} cases for select, poll", all.len())), "{out}");
 
     let (_, out, _) = program(&["--list", "--point", "4", "modify"]);
-    assert!(out.starts_with("4. Silence\n  silence::by_modify\n\n1 cases"), "{out}");
+    assert!(out.starts_with("4. Silence\n  silence::modify_to_no_interest\n\n1 cases"), "{out}");
 }
 
 #[test]
-fn bad_usage_is_status_2_and_says_what_to_do() {
+fn invalid_usage_is_status_2_with_a_remedy() {
     let absent = if cfg!(windows) { "epoll" } else { "iocp" };
     let wrong: [(&[&str], &str); 6] = [
         (&["--backend", "dpoll"], "no backend is called 'dpoll': select, poll, "),
@@ -124,9 +124,9 @@ fn bad_usage_is_status_2_and_says_what_to_do() {
 }
 
 #[test]
-fn colours_and_symbols_are_for_those_who_can_show_them() {
+fn colours_and_symbols_follow_the_style() {
     let style = Style { colour: true, unicode: true };
-    let (status, out) = run(&[select()], style, &["a_token_twice", "end_exactly_once"]);
+    let (status, out) = run(&[select()], style, &["duplicate_token", "complete_exactly_once"]);
     assert_eq!(status, 0);
     assert!(out.contains("\x1b[32m") && out.contains('✓') && out.contains('–'), "{out}");
 }
@@ -138,24 +138,24 @@ mod failing {
     use crate::broken::{Broken, Defect};
 
     fn broken() -> Candidate {
-        let new = || Ok(Broken::new(poll_select::Select::new()?, Defect::TwiceIsFine));
+        let new = || Ok(Broken::new(poll_select::Select::new()?, Defect::DuplicatesAreAccepted));
         Candidate::new("broken", new)
     }
 
     #[test]
-    fn a_failure_is_status_1_and_says_what_failed() {
-        let (status, out) = run(&[select(), broken()], Style::default(), &["a_token_twice"]);
+    fn a_failure_is_status_1_and_is_listed() {
+        let (status, out) = run(&[select(), broken()], Style::default(), &["duplicate_token"]);
         assert_eq!(status, 1);
-        let row = out.lines().find(|line| line.contains("a_token_twice")).unwrap();
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["a_token_twice", "ok", "FAIL"]);
-        assert!(out.contains("\nFailed\n  broken mistakes::a_token_twice\n    "), "{out}");
+        let row = out.lines().find(|line| line.contains("duplicate_token")).unwrap();
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["duplicate_token", "ok", "FAIL"]);
+        assert!(out.contains("\nFailed\n  broken mistakes::duplicate_token\n    "), "{out}");
         assert!(out.contains("accepted instead of AlreadyExists"), "{out}");
         assert!(out.contains("1 passed, 1 failed, 0 skipped"), "{out}");
     }
 
     #[test]
     fn a_failure_is_in_the_json() {
-        let (status, out) = run(&[broken()], Style::default(), &["--json", "a_token_twice"]);
+        let (status, out) = run(&[broken()], Style::default(), &["--json", "duplicate_token"]);
         assert_eq!(status, 1);
         let document: Value = serde_json::from_str(&out).unwrap();
         let result = &document["results"][0];
@@ -164,11 +164,11 @@ mod failing {
     }
 
     #[test]
-    fn a_backend_that_cannot_be_made_for_another_reason_fails() {
-        let new = || Err::<poll_select::Select, _>(std::io::Error::other("no luck"));
+    fn a_constructor_error_other_than_unsupported_fails() {
+        let new = || Err::<poll_select::Select, _>(std::io::Error::other("out of memory"));
         let (status, out) =
-            run(&[Candidate::new("mine", new)], Style::default(), &["a_token_twice"]);
+            run(&[Candidate::new("mine", new)], Style::default(), &["duplicate_token"]);
         assert_eq!(status, 1);
-        assert!(out.contains("the backend cannot be made: no luck"), "{out}");
+        assert!(out.contains("the backend cannot be created: out of memory"), "{out}");
     }
 }

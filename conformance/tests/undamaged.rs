@@ -1,5 +1,5 @@
-//! The wrapper that `defects.rs` breaks passes the suite while nothing is broken, so
-//! that what is caught there is the defect.
+//! The wrapper of `defects.rs` passes the suite without a defect, so that a failure there is caused
+//! by the defect.
 #![cfg(unix)]
 
 #[allow(dead_code)]

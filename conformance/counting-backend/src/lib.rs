@@ -1,4 +1,4 @@
-//! An example of a backend of one's own: it wraps any other and counts the calls.
+//! An example of a custom backend: it wraps any other and counts the calls.
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -19,11 +19,14 @@
 //! inject failures), wrap it as [`Counting`] does; to reach another kernel facility,
 //! see the complete backend in [`poll_core`]'s documentation. Either way
 //!
+//! - write `unsafe impl Backend`, and keep what the [trait's safety
+//!   section](Backend#safety) lists;
 //! - depend on `poll-core` alone, and on `conformance` for your tests;
 //! - run the whole suite with one line, as `tests/suite.rs` does.
 //!
 //! A wrapper forwards every method, the provided ones too. One that it leaves out
-//! takes the trait's default, and the backend inside loses what it can do.
+//! takes the trait's default, and the backend inside loses what it can do. This one adds
+//! to every method; where only some differ, [`poll_core::delegate_backend!`] writes the rest.
 
 use std::fmt;
 use std::io;
@@ -32,9 +35,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use poll_core::{Backend, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token};
+use poll_core::{Backend, BufferLease, Event, Interest, Mode, Op, OpKind, RawSource, Token};
 
-/// Forwards to `B` and counts; see the [crate's page](crate).
+/// Forwards to `B` and counts calls; see the [crate documentation](crate).
 #[derive(Debug)]
 pub struct Counting<B> {
     backend: B,
@@ -42,7 +45,7 @@ pub struct Counting<B> {
     calls: Arc<Calls>,
 }
 
-/// How often each method of a [`Counting`] was called, failures included.
+/// The number of calls of each method of a [`Counting`], including failed ones.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "each is named after the method that it counts")]
 pub struct Calls {
@@ -58,17 +61,17 @@ pub struct Calls {
     pub recycle: Count,
     pub withdraw: Count,
     pub now: Count,
-    pub raw_fd: Count,
-    pub has_changes: Count,
+    pub raw_source: Count,
+    pub has_unflushed_changes: Count,
     pub after_fork: Count,
 }
 
-/// A number that only grows.
+/// A counter that only increases.
 #[derive(Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// The number so far.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -90,13 +93,14 @@ impl<B> Counting<B> {
         Counting { backend, calls: Arc::default() }
     }
 
-    /// The counts, which go on growing.
+    /// The counters, which keep counting.
     pub fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
 }
 
-impl<B: Backend> Backend for Counting<B> {
+// SAFETY: all calls and events are those of `backend`, which upholds the contract of `Backend`.
+unsafe impl<B: Backend> Backend for Counting<B> {
     type Waker = B::Waker;
 
     fn waker(&self) -> B::Waker {
@@ -108,15 +112,15 @@ impl<B: Backend> Backend for Counting<B> {
         &mut self,
         token: Token,
         source: RawSource,
-        interest: Ready,
+        interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
         self.calls.register.add_one();
-        // SAFETY: the caller promises what the backend asks for.
+        // SAFETY: the caller upholds the contract of `register`, which is the inner backend's.
         unsafe { self.backend.register(token, source, interest, mode) }
     }
 
-    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()> {
         self.calls.modify.add_one();
         self.backend.modify(token, interest, mode)
     }
@@ -138,7 +142,7 @@ impl<B: Backend> Backend for Counting<B> {
 
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
         self.calls.submit.add_one();
-        // SAFETY: the caller promises what the backend asks for.
+        // SAFETY: the caller upholds the contract of `submit`, which is the inner backend's.
         unsafe { self.backend.submit(token, op) }
     }
 
@@ -147,7 +151,7 @@ impl<B: Backend> Backend for Counting<B> {
         self.backend.cancel(token)
     }
 
-    unsafe fn provide(
+    unsafe fn register_buffers(
         &mut self,
         group: u16,
         memory: NonNull<u8>,
@@ -155,18 +159,19 @@ impl<B: Backend> Backend for Counting<B> {
         count: u16,
     ) -> io::Result<()> {
         self.calls.provide.add_one();
-        // SAFETY: the caller promises what the backend asks for.
-        unsafe { self.backend.provide(group, memory, size, count) }
+        // SAFETY: the caller upholds the contract of `register_buffers`, which is the inner
+        // backend's.
+        unsafe { self.backend.register_buffers(group, memory, size, count) }
     }
 
-    fn recycle(&mut self, lent: Lent) {
+    fn release_buffer(&mut self, lease: BufferLease) {
         self.calls.recycle.add_one();
-        self.backend.recycle(lent);
+        self.backend.release_buffer(lease);
     }
 
-    fn withdraw(&mut self, group: u16) -> io::Result<()> {
+    fn unregister_buffers(&mut self, group: u16) -> io::Result<()> {
         self.calls.withdraw.add_one();
-        self.backend.withdraw(group)
+        self.backend.unregister_buffers(group)
     }
 
     fn now(&self) -> Duration {
@@ -174,14 +179,14 @@ impl<B: Backend> Backend for Counting<B> {
         self.backend.now()
     }
 
-    fn raw_fd(&self) -> Option<RawSource> {
-        self.calls.raw_fd.add_one();
-        self.backend.raw_fd()
+    fn raw_source(&self) -> Option<RawSource> {
+        self.calls.raw_source.add_one();
+        self.backend.raw_source()
     }
 
-    fn has_changes(&self) -> bool {
-        self.calls.has_changes.add_one();
-        self.backend.has_changes()
+    fn has_unflushed_changes(&self) -> bool {
+        self.calls.has_unflushed_changes.add_one();
+        self.backend.has_unflushed_changes()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {

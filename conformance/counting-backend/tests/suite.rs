@@ -1,4 +1,4 @@
-//! The whole suite on a backend of one's own takes one line.
+//! The whole suite on a custom backend, in one line.
 
 use counting_backend::Counting;
 #[cfg(target_os = "linux")]

@@ -1,10 +1,10 @@
-//! Point 1: the kernel knows what was asked for by the next wait, at the cost of one
-//! call a changed source.
+//! Point 1: registration changes take effect at the next wait and cost one system call per changed
+//! source.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use poll_core::{Backend, Mode, Ready, Token};
+use poll_core::{Backend, Interest, Mode, Readiness, Token};
 
 use crate::support::observe::{
     A, B, C, await_ready, deregister, modify, ready_now, ready_of, register, silent, try_register,
@@ -14,116 +14,132 @@ use crate::support::sources::{Source, arrived, drain, half_close, send, tcp_pair
 use crate::support::syscalls;
 use crate::{Lab, Verdict};
 
-const READ_WRITE: Ready = Ready::READ.union(Ready::WRITE);
+const READ_WRITE: Interest = Interest::READ.union(Interest::WRITE);
 
-/// A condition that holds before the source is registered is reported by the very
-/// next wait, even by one that does not block: a backend that tells the kernel only
-/// while it sleeps makes a loop that polls miss what is there.
-pub fn register_reaches_the_next_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A condition that holds before the source is registered is reported by the next wait, even by one
+/// that does not block. A backend that flushes changes only when it blocks makes a loop that polls
+/// miss ready sources.
+pub fn register_takes_effect_at_next_wait(lab: &Lab) -> Verdict {
     for mode in [Mode::Level, Mode::Oneshot] {
         let (readable, far) = tcp_pair();
         let (writable, _far) = tcp_pair();
         let (idle, idle_far) = tcp_pair();
         let mut backend = lab.backend()?;
-        register(&mut backend, C, &idle, Ready::READ, mode);
+        register(&mut backend, C, &idle, Interest::READ, mode);
         silent(&mut backend, "nothing was sent");
 
         send(&far, b"x");
         arrived(&readable);
-        register(&mut backend, A, &readable, Ready::READ, mode);
-        register(&mut backend, B, &writable, Ready::WRITE, mode);
+        register(&mut backend, A, &readable, Interest::READ, mode);
+        register(&mut backend, B, &writable, Interest::WRITE, mode);
         let events = wait_once(&mut backend, Some(Duration::ZERO));
-        assert_eq!(ready_of(&events, A), Ready::READ, "{mode:?}: data was there before the wait");
-        assert_eq!(ready_of(&events, B), Ready::WRITE, "{mode:?}: room was there before the wait");
-        assert_eq!(ready_of(&events, C), Ready::NONE, "{mode:?}: nothing was sent");
+        assert_eq!(ready_of(&events, A), Readiness::READ, "{mode:?}: data arrived before the wait");
+        assert_eq!(
+            ready_of(&events, B),
+            Readiness::WRITE,
+            "{mode:?}: the send buffer had space before the wait"
+        );
+        assert_eq!(ready_of(&events, C), Readiness::NONE, "{mode:?}: nothing was sent");
 
         send(&idle_far, b"x");
-        await_ready(&mut backend, C, Ready::READ);
+        await_ready(&mut backend, C, Readiness::READ);
     }
     Ok(())
 }
 
-/// Each change of interest is in force at the very next wait, wider or narrower,
-/// whatever the kernel was told before.
-pub fn modify_reaches_the_next_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Each change of interest, wider or narrower, is in force at the next wait, whatever the kernel
+/// was set to before.
+pub fn modify_takes_effect_at_next_wait(lab: &Lab) -> Verdict {
     for mode in [Mode::Level, Mode::Oneshot] {
         let (near, far) = tcp_pair();
         let mut backend = lab.backend()?;
-        register(&mut backend, A, &near, Ready::READ, mode);
+        register(&mut backend, A, &near, Interest::READ, mode);
         silent(&mut backend, "nothing was sent");
 
         modify(&mut backend, A, READ_WRITE, mode);
         let ready = ready_now(&mut backend, A);
-        assert_eq!(ready, Ready::WRITE, "{mode:?}: WRITE was added, and there is room");
+        assert_eq!(
+            ready,
+            Readiness::WRITE,
+            "{mode:?}: WRITE was added and the send buffer has space"
+        );
 
         send(&far, b"x");
         arrived(&near);
-        let changes = [Ready::READ, READ_WRITE, Ready::WRITE, Ready::NONE, Ready::READ];
+        let changes = [Interest::READ, READ_WRITE, Interest::WRITE, Interest::NONE, Interest::READ];
         for interest in changes {
             modify(&mut backend, A, interest, mode);
             let ready = ready_now(&mut backend, A);
-            assert_eq!(ready, interest, "{mode:?}: readable and writable, and asked for this");
+            assert_eq!(
+                ready.to_interest(),
+                interest,
+                "{mode:?}: readable and writable, with interest in both"
+            );
         }
     }
     Ok(())
 }
 
-/// Of several changes between two waits the last one counts, and the others leave
-/// no trace: a backend that queues changes must not report what was asked for on
-/// the way, nor lose the one that leads back to what the kernel has been told.
-pub fn the_last_of_many_changes_counts<T: Backend>(lab: &Lab<T>) -> Verdict {
-    const LASTS: [(Ready, Mode); 4] = [
-        (Ready::READ, Mode::Level),
-        (Ready::NONE, Mode::Level),
-        (Ready::WRITE, Mode::Oneshot),
-        (Ready::WRITE, Mode::Level),
+/// Of several changes between two waits the last one wins. A backend that queues changes must
+/// neither report an intermediate interest nor drop the change that restores the kernel's current
+/// state.
+pub fn last_change_before_wait_wins(lab: &Lab) -> Verdict {
+    const LASTS: [(Interest, Mode); 4] = [
+        (Interest::READ, Mode::Level),
+        (Interest::NONE, Mode::Level),
+        (Interest::WRITE, Mode::Oneshot),
+        (Interest::WRITE, Mode::Level),
     ];
     for known in [false, true] {
         for (interest, mode) in LASTS {
             let (near, far) = tcp_pair();
             let mut backend = lab.backend()?;
-            register(&mut backend, A, &near, Ready::READ, Mode::Level);
+            register(&mut backend, A, &near, Interest::READ, Mode::Level);
             if known {
                 silent(&mut backend, "nothing was sent");
             }
             for _ in 0..100 {
-                modify(&mut backend, A, Ready::WRITE, Mode::Level);
+                modify(&mut backend, A, Interest::WRITE, Mode::Level);
                 modify(&mut backend, A, READ_WRITE, Mode::Oneshot);
-                modify(&mut backend, A, Ready::NONE, Mode::Level);
+                modify(&mut backend, A, Interest::NONE, Mode::Level);
                 modify(&mut backend, A, interest, mode);
             }
             let what = format!("after many changes to {interest:?}, {mode:?} (known: {known})");
-            let expected = interest & Ready::WRITE;
+            let expected = interest.to_readiness() & Readiness::WRITE;
             assert_eq!(ready_now(&mut backend, A), expected, "{what}");
-            let expected = if mode == Mode::Oneshot { Ready::NONE } else { expected };
+            let expected = if mode == Mode::Oneshot { Readiness::NONE } else { expected };
             assert_eq!(ready_now(&mut backend, A), expected, "{what}, at the second wait");
-            if interest == Ready::READ {
+            if interest == Interest::READ {
                 send(&far, b"x");
-                assert_eq!(await_ready(&mut backend, A, Ready::READ), Ready::READ, "{what}");
+                assert_eq!(
+                    await_ready(&mut backend, A, Readiness::READ),
+                    Readiness::READ,
+                    "{what}"
+                );
             }
         }
     }
     Ok(())
 }
 
-/// A hundred changes of one source between two waits cost at most one system call
-/// beside the wait. A loop changes its mind on every read and write; with a call for
-/// each change, an echo server spends most of its time on `epoll_ctl`.
-pub fn many_changes_cost_one_call<T: Backend>(lab: &Lab<T>) -> Verdict {
-    const LASTS: [(Ready, Mode); 6] = [
-        (Ready::WRITE, Mode::Level),
-        (Ready::WRITE, Mode::Level),
-        (Ready::NONE, Mode::Level),
-        (Ready::READ, Mode::Oneshot),
+/// A hundred changes of one source between two waits cost at most one system call beside the wait.
+/// A loop changes interests on every read and write: with one call per change, an echo server
+/// spends most of its time in `epoll_ctl`.
+pub fn changes_coalesce_into_one_syscall(lab: &Lab) -> Verdict {
+    const LASTS: [(Interest, Mode); 6] = [
+        (Interest::WRITE, Mode::Level),
+        (Interest::WRITE, Mode::Level),
+        (Interest::NONE, Mode::Level),
+        (Interest::READ, Mode::Oneshot),
         (READ_WRITE, Mode::Level),
-        (Ready::READ, Mode::Level),
+        (Interest::READ, Mode::Level),
     ];
     let (near, _far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     silent(&mut backend, "nothing was sent");
 
-    let mut turn = |interest, mode| {
+    let mut apply = |interest, mode| {
         for _ in 0..50 {
             modify(&mut backend, A, READ_WRITE, Mode::Oneshot);
             modify(&mut backend, A, interest, mode);
@@ -131,11 +147,15 @@ pub fn many_changes_cost_one_call<T: Backend>(lab: &Lab<T>) -> Verdict {
         ready_now(&mut backend, A)
     };
     for (interest, mode) in LASTS {
-        let ready = turn(interest, mode);
-        assert_eq!(ready, interest & Ready::WRITE, "after 100 changes to {interest:?}, {mode:?}");
+        let ready = apply(interest, mode);
+        assert_eq!(
+            ready,
+            interest.to_readiness() & Readiness::WRITE,
+            "after 100 changes to {interest:?}, {mode:?}"
+        );
     }
     for (interest, mode) in LASTS {
-        let calls = syscalls::count(|| turn(interest, mode))?.1;
+        let calls = syscalls::count(|| apply(interest, mode))?.1;
         assert!(
             calls.total() <= 2,
             "100 changes, the last to {interest:?}, {mode:?}, and a wait cost more than one call \
@@ -145,10 +165,10 @@ pub fn many_changes_cost_one_call<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A wait makes one system call, however many sources are watched, silenced or spent;
-/// only those that are ready may cost one more each. A backend that tells the kernel
-/// again what it knows pays for its idle connections at every turn.
-pub fn unchanged_sources_cost_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wait makes one system call, however many sources are watched, silenced or spent; only ready
+/// sources may cost one more each. A backend that repeats known registrations pays for idle
+/// connections at every iteration.
+pub fn unchanged_sources_cost_no_syscall(lab: &Lab) -> Verdict {
     const WAITS: u32 = 10;
     let idle: Vec<_> = (10..42).map(|index| (Token::new(index, 0), tcp_pair())).collect();
     let (silenced, silenced_far) = tcp_pair();
@@ -156,14 +176,14 @@ pub fn unchanged_sources_cost_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (ready, ready_far) = tcp_pair();
     let mut backend = lab.backend()?;
     for (token, (near, _)) in &idle {
-        register(&mut backend, *token, near, Ready::READ, Mode::Level);
+        register(&mut backend, *token, near, Interest::READ, Mode::Level);
     }
-    register(&mut backend, A, &silenced, Ready::NONE, Mode::Level);
-    register(&mut backend, B, &spent, Ready::READ, Mode::Oneshot);
-    register(&mut backend, C, &ready, Ready::READ, Mode::Level);
+    register(&mut backend, A, &silenced, Interest::NONE, Mode::Level);
+    register(&mut backend, B, &spent, Interest::READ, Mode::Oneshot);
+    register(&mut backend, C, &ready, Interest::READ, Mode::Level);
     half_close(&silenced_far);
     send(&spent_far, b"x");
-    await_ready(&mut backend, B, Ready::READ);
+    await_ready(&mut backend, B, Readiness::READ);
     send(&spent_far, b"x");
     silent(&mut backend, "one source is silenced, one spent, and to the others nothing was sent");
 
@@ -186,18 +206,18 @@ pub fn unchanged_sources_cost_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A register that fails leaves everything as it was: the registration it collided
-/// with goes on, and the token and the source that were refused are still free.
-pub fn a_failed_register_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A failed register leaves the state unchanged: the conflicting registration stays in force, and
+/// the refused token and source remain free.
+pub fn failed_register_has_no_effect(lab: &Lab) -> Verdict {
     let (taken, taken_far) = tcp_pair();
     let (free, free_far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &taken, Ready::READ, Mode::Level);
+    register(&mut backend, A, &taken, Interest::READ, Mode::Level);
 
     let refused = [
-        ("a token that is taken", A, free.raw(), Ready::WRITE, Mode::Oneshot),
-        ("an index that is taken", A.next(), free.raw(), Ready::WRITE, Mode::Level),
-        ("a source that is taken", B, taken.raw(), Ready::WRITE, Mode::Oneshot),
+        ("a token that is taken", A, free.raw(), Interest::WRITE, Mode::Oneshot),
+        ("an index that is taken", A.next(), free.raw(), Interest::WRITE, Mode::Level),
+        ("a source that is taken", B, taken.raw(), Interest::WRITE, Mode::Oneshot),
     ];
     for known in [false, true] {
         for (what, token, source, interest, mode) in refused {
@@ -205,19 +225,19 @@ pub fn a_failed_register_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
             let kind = result.expect_err(what).kind();
             assert_eq!(kind, ErrorKind::AlreadyExists, "{what} (known to the kernel: {known})");
         }
-        silent(&mut backend, "those who would be writable were refused");
+        silent(&mut backend, "the writable sources were refused");
     }
     send(&taken_far, b"x");
     for _ in 0..2 {
-        let ready = await_ready(&mut backend, A, Ready::READ);
-        assert_eq!(ready, Ready::READ, "registered for READ, Level, before others were refused");
+        let ready = await_ready(&mut backend, A, Readiness::READ);
+        assert_eq!(ready, Readiness::READ, "registered for READ, Level, before the refused calls");
     }
     drain(&taken);
 
     let uncertain = [
-        (Ready::READ, Mode::Edge),
-        (READ_WRITE | Ready::PRIORITY, Mode::Level),
-        (READ_WRITE | Ready::DISCONNECT, Mode::Level),
+        (Interest::READ, Mode::Edge),
+        (READ_WRITE | Interest::PRIORITY, Mode::Level),
+        (READ_WRITE | Interest::DISCONNECT, Mode::Level),
     ];
     for (interest, mode) in uncertain {
         match try_register(&mut backend, B, free.raw(), interest, mode) {
@@ -230,39 +250,43 @@ pub fn a_failed_register_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
             }
         }
     }
-    register(&mut backend, B, &free, Ready::READ, Mode::Level);
+    register(&mut backend, B, &free, Interest::READ, Mode::Level);
     send(&free_far, b"x");
-    assert_eq!(await_ready(&mut backend, B, Ready::READ), Ready::READ, "refused before, not now");
+    assert_eq!(
+        await_ready(&mut backend, B, Readiness::READ),
+        Readiness::READ,
+        "refused before, accepted now"
+    );
     Ok(())
 }
 
-/// A modify that fails leaves interest, mode and state as they were: a spent one-shot
-/// stays spent, and what was watched is watched.
-pub fn a_failed_modify_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A failed modify leaves interest, mode and state unchanged: a spent one-shot stays spent, a
+/// watched source stays watched.
+pub fn failed_modify_has_no_effect(lab: &Lab) -> Verdict {
     let (level, level_far) = tcp_pair();
     let (spent, spent_far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &level, Ready::READ, Mode::Level);
-    register(&mut backend, B.next(), &spent, Ready::READ, Mode::Oneshot);
+    register(&mut backend, A, &level, Interest::READ, Mode::Level);
+    register(&mut backend, B.next(), &spent, Interest::READ, Mode::Oneshot);
     send(&spent_far, b"x");
-    await_ready(&mut backend, B.next(), Ready::READ);
+    await_ready(&mut backend, B.next(), Readiness::READ);
 
     for token in [A.next(), B, C] {
-        let result = backend.modify(token, Ready::WRITE, Mode::Level);
+        let result = backend.modify(token, Interest::WRITE, Mode::Level);
         let kind = result.expect_err("no such registration").kind();
         assert_eq!(kind, ErrorKind::NotFound, "modify of {token:?}, which is stale or unknown");
     }
     silent(&mut backend, "only tokens that do not exist were modified");
 
     let uncertain = [
-        (Ready::WRITE, Mode::Edge),
-        (Ready::WRITE | Ready::PRIORITY, Mode::Level),
-        (Ready::WRITE | Ready::DISCONNECT, Mode::Level),
+        (Interest::WRITE, Mode::Edge),
+        (Interest::WRITE | Interest::PRIORITY, Mode::Level),
+        (Interest::WRITE | Interest::DISCONNECT, Mode::Level),
     ];
     for (interest, mode) in uncertain {
-        // On a registration of its own, so that a modify that works does no harm.
+        // On a separate registration, so that a modify that succeeds does not affect the others.
         let (other, _far) = tcp_pair();
-        register(&mut backend, C, &other, Ready::READ, Mode::Level);
+        register(&mut backend, C, &other, Interest::READ, Mode::Level);
         let result = backend.modify(C, interest, mode);
         deregister(&mut backend, C);
         let Err(error) = result else { continue };
@@ -274,8 +298,8 @@ pub fn a_failed_modify_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     send(&level_far, b"x");
     for _ in 0..2 {
-        let ready = await_ready(&mut backend, A, Ready::READ);
-        assert_eq!(ready, Ready::READ, "READ, Level, as before the modify that failed");
+        let ready = await_ready(&mut backend, A, Readiness::READ);
+        assert_eq!(ready, Readiness::READ, "READ, Level, as before the modify that failed");
     }
     Ok(())
 }

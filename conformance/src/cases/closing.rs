@@ -1,23 +1,22 @@
-//! Point 16: how handles end.
+//! Point 16: closing handles.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
 
-use poll_core::Backend;
 use uv_core::{
-    Async, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, RunMode, Stream, Tcp, Timer, Udp,
+    Async, Check, Handle, Idle, Poll, PollEvents, Prepare, RunMode, Stream, Tcp, Timer, Udp,
 };
 
 use crate::support::datagrams;
 use crate::support::loops::{AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, timer_in};
 use crate::support::sources::{arrived, send, tcp_pair, udp_pair};
-use crate::support::streams::{bound, connected, fill_up, outcome};
+use crate::support::streams::{OVER_STREAM_BUFFERS, bound, connected, fill_up, outcome};
 use crate::support::trace::{Count, Log, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Close callbacks of one iteration run in the reverse of the order of closing.
-pub fn calls_back_in_reverse_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Close callbacks of one iteration run in the reverse order of the close calls.
+pub fn calls_back_in_reverse_order(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (timer, idle) = (Timer::new(&mut lp), Idle::new(&mut lp));
     let (check, handle) = (Check::new(&mut lp), Async::new(&mut lp, |_, _| {}).0);
@@ -26,13 +25,13 @@ pub fn calls_back_in_reverse_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     timer.close_with(&mut lp, trace.noting("third")).unwrap();
     check.close_with(&mut lp, trace.noting("fourth")).unwrap();
     run_to_the_end(&mut lp);
-    trace.expect(&["fourth", "third", "second", "first"], "the last closed comes first");
+    trace.expect(&["fourth", "third", "second", "first"], "the last closed handle is first");
     Ok(())
 }
 
-/// A close callback never runs inside `close_with`, but in the closing phase, even if
-/// nothing has to be waited for.
-pub fn never_calls_back_inline<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A close callback never runs inside `close_with` but in the closing phase, even if nothing is
+/// pending.
+pub fn never_calls_back_inline(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     Timer::new(&mut lp).close_with(&mut lp, trace.noting("closed")).unwrap();
     trace.expect(&[], "outside of a run");
@@ -42,13 +41,13 @@ pub fn never_calls_back_inline<T: Backend>(lab: &Lab<T>) -> Verdict {
         note.expect(&[], "in a callback");
     });
     run_to_the_end(&mut lp);
-    trace.expect(&["idle closed", "closed"], "both later");
+    trace.expect(&["idle closed", "closed"], "both in the closing phase");
     Ok(())
 }
 
-/// What is closed before or in an iteration is told at its end, after the check
+/// Handles closed before or in an iteration get their close callback at its end, after the check
 /// watchers and before the timers.
-pub fn comes_after_the_check_watchers<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn runs_after_check_watchers(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let [before, polled, checked] = [(); 3].map(|()| Timer::new(&mut lp));
     before.close_with(&mut lp, trace.noting("closed before")).unwrap();
@@ -60,7 +59,7 @@ pub fn comes_after_the_check_watchers<T: Backend>(lab: &Lab<T>) -> Verdict {
     });
     sender.send().unwrap();
     let note = trace.clone();
-    let on_check = move |lp: &mut Loop<T>, check: Check| {
+    let on_check = move |lp: &mut Loop, check: Check| {
         note.note("check");
         checked.close_with(lp, note.noting("closed in check")).unwrap();
         check.close(lp).unwrap();
@@ -74,9 +73,9 @@ pub fn comes_after_the_check_watchers<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle that is closed by a close callback is told of in the next iteration, which
-/// does not block; so the closing phase always ends.
-pub fn from_a_close_callback_waits_an_iteration<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The close callback of a handle that is closed by a close callback runs in the next iteration,
+/// which does not block, so that the closing phase always ends.
+pub fn in_a_close_callback_takes_another_iteration(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     keep_alive(&mut lp).unreference(&mut lp).unwrap();
     let prepare = Prepare::new(&mut lp);
@@ -84,7 +83,7 @@ pub fn from_a_close_callback_waits_an_iteration<T: Backend>(lab: &Lab<T>) -> Ver
     prepare.unreference(&mut lp).unwrap();
     let (first, second) = (Timer::new(&mut lp), Timer::new(&mut lp));
     let note = trace.clone();
-    let closed = move |lp: &mut Loop<T>, _| {
+    let closed = move |lp: &mut Loop, _| {
         note.note("first");
         second.close_with(lp, note.noting("second")).unwrap();
     };
@@ -95,10 +94,10 @@ pub fn from_a_close_callback_waits_an_iteration<T: Backend>(lab: &Lab<T>) -> Ver
     Ok(())
 }
 
-/// Closing stops at once: no callback but the close callback runs afterwards, even if
-/// it was due already.
-pub fn stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn never<T: Backend, H>(_: &mut Loop<T>, _: H) {
+/// Closing stops a handle immediately: only its close callback runs afterwards, even if another was
+/// due.
+pub fn stops_callbacks_immediately(lab: &Lab) -> Verdict {
+    fn never<H>(_: &mut Loop, _: H) {
         panic!("a closed handle has called back");
     }
     let mut lp = new_loop(lab)?;
@@ -123,15 +122,15 @@ pub fn stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
         assert!(!handle.is_active(&lp), "{handle} is active after its close");
         assert!(handle.is_closing(&lp), "{handle} is not closing");
     }
-    assert!(sender.send().is_err(), "nobody is there to be called");
+    assert!(sender.send().is_err(), "the handle is closed");
     run_to_the_end(&mut lp);
-    assert_eq!(closed.get(), 6, "each handle has told of its end");
+    assert_eq!(closed.get(), 6, "each close callback ran");
     drop((timer, idle, prepare, check, handle, far));
     Ok(())
 }
 
-/// Closing a handle that is closing is an error, and its first callback stays.
-pub fn twice_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Closing a closing handle is an error, and its first close callback stays.
+pub fn twice_is_an_error(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let timer = Timer::new(&mut lp);
     timer.close_with(&mut lp, trace.noting("first")).unwrap();
@@ -142,21 +141,21 @@ pub fn twice_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(Rc::strong_count(&held), 1, "the second callback was dropped");
     assert_eq!(timer.close(&mut lp).expect_err("thrice").kind(), ErrorKind::InvalidInput);
     run_to_the_end(&mut lp);
-    trace.expect(&["first"], "the first close counts");
-    assert_eq!(timer.close(&mut lp).expect_err("it is gone").kind(), ErrorKind::NotFound);
+    trace.expect(&["first"], "the first close callback runs");
+    assert_eq!(timer.close(&mut lp).expect_err("its key is stale").kind(), ErrorKind::NotFound);
     Ok(())
 }
 
-/// A closing handle keeps the loop alive until its callback has run, even if it was
-/// never active or is unreferenced, and keeps the poll from blocking.
-pub fn keeps_the_loop_alive<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A closing handle keeps the loop alive until its callback has run, even if it was never active or
+/// is unreferenced, and the poll does not block.
+pub fn keeps_the_loop_alive(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     for mode in [RunMode::Default, RunMode::Once, RunMode::NoWait] {
         let timer = Timer::new(&mut lp);
         timer.unreference(&mut lp).unwrap();
-        assert!(!lp.alive());
+        assert!(!lp.is_alive());
         timer.close_with(&mut lp, trace.noting("closed")).unwrap();
-        assert!(lp.alive(), "a handle is closing");
+        assert!(lp.is_alive(), "a handle is closing");
         assert!(!run(&mut lp, mode), "{mode:?}: it was closed");
         trace.expect(&["closed"], "one iteration is enough");
     }
@@ -168,19 +167,16 @@ pub fn keeps_the_loop_alive<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle may be closed by its own callback, which is the last.
-pub fn works_in_the_handles_own_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn close<T: Backend, H: Handle>(
-        count: &Count,
-        held: &Rc<()>,
-    ) -> impl FnMut(&mut Loop<T>, H) + use<T, H> {
+/// A handle may be closed by its own callback, which is then its last.
+pub fn works_in_own_callback(lab: &Lab) -> Verdict {
+    fn close<H: Handle>(count: &Count, held: &Rc<()>) -> impl FnMut(&mut Loop, H) + use<H> {
         let (count, held) = (count.clone(), Rc::clone(held));
         move |lp, handle| {
             count.add();
             let count = count.clone();
             handle.close_with(lp, move |_, _| count.count()).unwrap();
             assert!(!handle.is_active(lp) && handle.is_closing(lp));
-            assert!(Rc::strong_count(&held) > 1, "what it captured is still there");
+            assert!(Rc::strong_count(&held) > 1, "its captures are still alive");
         }
     }
     let (mut lp, count, held) = (new_loop(lab)?, Count::default(), Rc::new(()));
@@ -201,9 +197,8 @@ pub fn works_in_the_handles_own_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle may be closed without a callback; it goes all the same, and what its own
-/// callback captured with it.
-pub fn needs_no_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle may be closed without a callback; its own callback and captures are dropped.
+pub fn callback_is_optional(lab: &Lab) -> Verdict {
     let (mut lp, held) = (new_loop(lab)?, Rc::new(()));
     let keep = Rc::clone(&held);
     let timer = timer_in(&mut lp, AN_HOUR, move |_, _| drop(Rc::clone(&keep)));
@@ -211,15 +206,15 @@ pub fn needs_no_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
     timer.close(&mut lp).unwrap();
     run_to_the_end(&mut lp);
     assert_eq!(Rc::strong_count(&held), 1, "the callback was dropped");
-    assert!(lp.walk().is_empty(), "the handle is gone");
+    assert!(lp.walk().is_empty(), "the handle is closed");
     Ok(())
 }
 
-/// A handle that is closing can be asked and stopped, but not started: that is
-/// `InvalidInput`. So it is in its close callback; afterwards the key is stale.
-pub fn starting_a_closing_handle_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn refuse<T: Backend>(lp: &mut Loop<T>, timer: Timer, idle: Idle, poll: Poll) {
-        let never = |_: &mut Loop<T>, _| panic!("started while it was closing");
+/// A closing handle can be queried and stopped, but starting it is `InvalidInput`, also in its
+/// close callback; afterwards its key is stale.
+pub fn starting_a_closing_handle_is_an_error(lab: &Lab) -> Verdict {
+    fn refuse(lp: &mut Loop, timer: Timer, idle: Idle, poll: Poll) {
+        let never = |_: &mut Loop, _| panic!("started while it was closing");
         let refused = [
             timer.start(lp, ZERO, ZERO, never),
             timer.again(lp),
@@ -232,7 +227,7 @@ pub fn starting_a_closing_handle_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdic
         timer.stop(lp).expect("a stop changes nothing");
         idle.stop(lp).expect("a stop changes nothing");
         poll.stop(lp).expect("a stop changes nothing");
-        assert!(timer.is_closing(lp) && timer.has_ref(lp) && timer.due_in(lp).is_none());
+        assert!(timer.is_closing(lp) && timer.is_referenced(lp) && timer.due_in(lp).is_none());
     }
     let (mut lp, closed) = (new_loop(lab)?, Count::default());
     let timer = Timer::new(&mut lp);
@@ -242,7 +237,7 @@ pub fn starting_a_closing_handle_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdic
     idle.close(&mut lp).unwrap();
     poll.close(&mut lp).unwrap();
     let count = closed.clone();
-    let callback = move |lp: &mut Loop<T>, timer| {
+    let callback = move |lp: &mut Loop, timer| {
         count.add();
         refuse(lp, timer, idle, poll);
     };
@@ -251,36 +246,36 @@ pub fn starting_a_closing_handle_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdic
     refuse(&mut lp, timer, idle, poll);
     run_to_the_end(&mut lp);
     assert_eq!(closed.get(), 1, "the close callback");
-    assert_eq!(timer.stop(&mut lp).expect_err("it is gone").kind(), ErrorKind::NotFound);
+    assert_eq!(timer.stop(&mut lp).expect_err("its key is stale").kind(), ErrorKind::NotFound);
     Ok(())
 }
 
-/// A stream or a socket is told of its end once, after all that it was asked for, whatever it has
-/// in flight; handles that have nothing in flight are told in the reverse of the order of
-/// closing.
-pub fn operations_in_flight_end_before_it<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn close<T: Backend>(lp: &mut Loop<T>, handle: impl Handle, name: &'static str, log: &Told) {
+/// The close callback of a stream or a socket runs once, after the callbacks of all its pending
+/// requests. Handles without requests get theirs in the reverse order of the close calls.
+pub fn completes_requests_first(lab: &Lab) -> Verdict {
+    fn close(lp: &mut Loop, handle: impl Handle, name: &'static str, log: &Ends) {
         let log = log.clone();
         handle.close_with(lp, move |_, _| log.push((name, "closed"))).unwrap();
     }
-    type Told = Log<(&'static str, &'static str)>;
-    let (mut lp, log) = (new_loop(lab)?, Told::default());
+    type Ends = Log<(&'static str, &'static str)>;
+    let (mut lp, log) = (new_loop(lab)?, Ends::default());
     let (reader, _far) = connected(&mut lp);
     reader.read_start(&mut lp, |_, _, _| panic!("a closed stream is read")).unwrap();
     let (writer, _peer) = connected(&mut lp);
     fill_up(&mut lp, writer);
-    writer.write(&mut lp, "waits", log.written("writer")).unwrap();
-    let told = log.clone();
-    let pulled = move |_: &mut Loop<T>, _, result, _| told.push(("writer", outcome(&result)));
+    // Too large for room that a late acknowledgement makes.
+    writer.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], log.written("writer")).unwrap();
+    let ends = log.clone();
+    let pulled = move |_: &mut Loop, _, result, _| ends.push(("writer", outcome(&result)));
     writer.read(&mut lp, vec![0; 16], pulled).unwrap();
     let (server, _) = bound(&mut lp);
     server.listen(&mut lp, 16, |_, _, _| panic!("a closed listener accepts")).unwrap();
-    let told = log.clone();
-    let accepts = move |_: &mut Loop<T>, _, result| told.push(("server", outcome(&result)));
+    let ends = log.clone();
+    let accepts = move |_: &mut Loop, _, result| ends.push(("server", outcome(&result)));
     server.accept_with(&mut lp, accepts).unwrap();
     let (udp, _) = datagrams::bound(&mut lp);
     udp.recv_start(&mut lp, |_, _, _| panic!("a closed socket receives")).unwrap();
-    run(&mut lp, RunMode::NoWait); // The kernel has all of it.
+    run(&mut lp, RunMode::NoWait); // Submits all of it to the kernel.
 
     let (timer, tcp) = (keep_alive(&mut lp), Tcp::new(&mut lp));
     close(&mut lp, timer, "timer", &log);
@@ -293,22 +288,22 @@ pub fn operations_in_flight_end_before_it<T: Backend>(lab: &Lab<T>) -> Verdict {
     close(&mut lp, udp, "socket", &log);
     let idle = Idle::new(&mut lp);
     close(&mut lp, idle, "idle", &log);
-    assert_eq!(log.len(), 0, "nothing is told inline");
+    assert_eq!(log.len(), 0, "no callback runs inline");
     run_to_the_end(&mut lp);
 
-    let told = log.take();
+    let ends = log.take();
     let of = |name| -> Vec<_> {
-        told.iter().filter(|(of, _)| *of == name).map(|(_, what)| *what).collect()
+        ends.iter().filter(|(of, _)| *of == name).map(|(_, what)| *what).collect()
     };
     for name in ["reader", "socket"] {
         assert_eq!(of(name), ["closed"], "{name}");
     }
-    assert_eq!(of("writer"), ["cancelled", "cancelled", "closed"], "both requests first");
-    assert_eq!(of("server"), ["cancelled", "closed"], "the request first");
+    assert_eq!(of("writer"), ["cancelled", "cancelled", "closed"], "both requests complete first");
+    assert_eq!(of("server"), ["cancelled", "closed"], "the request completes first");
     let idle_ones = ["timer", "unused stream", "unused socket", "idle"];
     let order: Vec<_> =
-        told.iter().map(|(name, _)| *name).filter(|name| idle_ones.contains(name)).collect();
-    assert_eq!(order, ["idle", "unused socket", "unused stream", "timer"], "the last first");
+        ends.iter().map(|(name, _)| *name).filter(|name| idle_ones.contains(name)).collect();
+    assert_eq!(order, ["idle", "unused socket", "unused stream", "timer"], "in reverse order");
     assert!(lp.close().is_ok(), "nothing is left");
     Ok(())
 }

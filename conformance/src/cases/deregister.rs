@@ -1,10 +1,10 @@
-//! Point 2: deregistering is immediate, and a number used again is a new source.
+//! Point 2: deregistering is immediate, and a reused descriptor number is a new source.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, Mode, Ready, Token};
+use poll_core::{Backend, BoxedBackend, Interest, Mode, Readiness, Token};
 
 use crate::support::limits::need_descriptors;
 use crate::support::observe::{
@@ -14,25 +14,25 @@ use crate::support::observe::{
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::{Lab, Verdict};
 
-/// The ways in which a source may be watched when it goes.
-const WATCHED: [(Ready, Mode); 4] = [
-    (Ready::READ, Mode::Level),
-    (Ready::READ, Mode::Oneshot),
-    (Ready::READ.union(Ready::WRITE), Mode::Level),
-    (Ready::WRITE, Mode::Oneshot),
+/// The states in which a source is deregistered.
+const WATCHED: [(Interest, Mode); 4] = [
+    (Interest::READ, Mode::Level),
+    (Interest::READ, Mode::Oneshot),
+    (Interest::READ.union(Interest::WRITE), Mode::Level),
+    (Interest::WRITE, Mode::Oneshot),
 ];
 
-/// No wait after `deregister` reports the token, whether its source was ready before
-/// or becomes so later, and the other sources do not notice. Backends with queues
-/// (`io_uring`, completion ports) may hold an event of the source at that moment.
-pub fn silences_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// No wait after `deregister` reports the token, whether its source was ready before or becomes
+/// ready later; other sources are unaffected. Backends with queues (`io_uring`, completion ports)
+/// may hold an undelivered event of the source.
+pub fn takes_effect_immediately(lab: &Lab) -> Verdict {
     for (interest, mode) in WATCHED {
         for reported in [false, true] {
             let (near, far) = tcp_pair();
             let (other, other_far) = tcp_pair();
             let mut backend = lab.backend()?;
-            register(&mut backend, A, &near, Ready::READ, Mode::Level);
-            register(&mut backend, B, &other, Ready::READ, Mode::Level);
+            register(&mut backend, A, &near, Interest::READ, Mode::Level);
+            register(&mut backend, B, &other, Interest::READ, Mode::Level);
             silent(&mut backend, "nothing was sent");
             modify(&mut backend, A, interest, mode);
             send(&far, b"x");
@@ -45,25 +45,25 @@ pub fn silences_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
             send(&far, b"x");
             silent(&mut backend, "more was sent only to a source that was deregistered");
             send(&other_far, b"x");
-            await_ready(&mut backend, B, Ready::READ);
+            await_ready(&mut backend, B, Readiness::READ);
         }
     }
     Ok(())
 }
 
-/// A descriptor number that is closed and opened again at once is another source: what
-/// the kernel had to say about the old one, seen or not, is never told of the new.
-/// This is how a server closes a connection and accepts the next in one turn.
-pub fn frees_the_number_for_reuse<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A descriptor number that is closed and immediately reopened is a new source: pending events of
+/// the old source are never reported for the new one. A server that closes a connection and accepts
+/// the next in one iteration depends on this.
+pub fn allows_descriptor_reuse(lab: &Lab) -> Verdict {
     for (interest, mode) in WATCHED {
         for reported in [false, true] {
             let (old, old_far) = tcp_pair();
             let (other, other_far) = tcp_pair();
             let mut backend = lab.backend()?;
-            register(&mut backend, A, &old, Ready::READ, Mode::Level);
-            register(&mut backend, B, &other, Ready::READ, Mode::Level);
+            register(&mut backend, A, &old, Interest::READ, Mode::Level);
+            register(&mut backend, B, &other, Interest::READ, Mode::Level);
             silent(&mut backend, "nothing was sent");
-            // The kernel knows both; now both have news in one batch.
+            // The kernel has both registrations; both sources become ready in one batch.
             modify(&mut backend, A, interest, mode);
             send(&old_far, b"x");
             send(&other_far, b"x");
@@ -71,39 +71,43 @@ pub fn frees_the_number_for_reuse<T: Backend>(lab: &Lab<T>) -> Verdict {
             arrived(&other);
             if reported {
                 let events = wait_once(&mut backend, Some(Duration::ZERO));
-                assert_eq!(ready_of(&events, A), interest, "ready before the wait");
-                assert_eq!(ready_of(&events, B), Ready::READ, "ready before the wait");
+                assert_eq!(ready_of(&events, A), interest.to_readiness(), "ready before the wait");
+                assert_eq!(ready_of(&events, B), Readiness::READ, "ready before the wait");
             }
             deregister(&mut backend, A);
             let (new, new_far) = reopened(old);
-            register(&mut backend, A.next(), &new, Ready::READ, Mode::Level);
+            register(&mut backend, A.next(), &new, Interest::READ, Mode::Level);
             let events = wait_once(&mut backend, Some(Duration::ZERO));
-            assert_eq!(ready_of(&events, B), Ready::READ, "another source went, but not this one");
+            assert_eq!(
+                ready_of(&events, B),
+                Readiness::READ,
+                "only the other source was deregistered"
+            );
             assert_eq!(events.len(), 1, "the number belongs to a new source: {events:?}");
             drain(&other);
             silent(&mut backend, "the number belongs to a new source, which has no data");
             drop(old_far);
-            silent(&mut backend, "the peer of a source that is gone closed");
+            silent(&mut backend, "the peer of a deregistered source closed");
             send(&new_far, b"x");
-            assert_eq!(await_ready(&mut backend, A.next(), Ready::READ), Ready::READ);
+            assert_eq!(await_ready(&mut backend, A.next(), Readiness::READ), Readiness::READ);
             deregister(&mut backend, A.next());
         }
     }
     Ok(())
 }
 
-/// A hundred sources are ready at once, and the callback of the first closes all the
-/// others: none of them is reported by a later wait, even if the backend fetched their
-/// events together or handed out only a part of them.
-pub fn forgets_the_rest_of_a_batch<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A hundred sources become ready together, and the callback of the first deregisters all the
+/// others: no later wait reports them, even if the backend fetched their events in one batch and
+/// delivered only a part.
+pub fn discards_undelivered_events(lab: &Lab) -> Verdict {
     const SOURCES: u32 = 100;
     need_descriptors(SOURCES.into())?;
     for mode in [Mode::Level, Mode::Oneshot] {
         let mut sockets: Vec<_> =
-            (0..SOURCES).map(|index| Some((Token::new(index, 0), to_itself()))).collect();
+            (0..SOURCES).map(|index| Some((Token::new(index, 0), self_connected()))).collect();
         let mut backend = lab.backend()?;
         for (token, socket) in sockets.iter().flatten() {
-            register(&mut backend, *token, socket, Ready::READ, mode);
+            register(&mut backend, *token, socket, Interest::READ, mode);
         }
         silent(&mut backend, "nothing was sent");
         for (_, socket) in sockets.iter().flatten() {
@@ -126,70 +130,70 @@ pub fn forgets_the_rest_of_a_batch<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Changes that the kernel has not heard of die with their registration: they are not
-/// applied to a closed number, which fails (`EBADF` from `select` fails everybody), nor
-/// to whoever has that number or that source next.
-pub fn forgets_changes_not_yet_flushed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Changes that have not reached the kernel are discarded with their registration. They are not
+/// applied to a closed descriptor, which fails (`EBADF` fails a whole `select`), nor to the next
+/// owner of that number or source.
+pub fn discards_unflushed_changes(lab: &Lab) -> Verdict {
     let (other, other_far) = tcp_pair();
     let (same, same_far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, B, &other, Ready::READ, Mode::Level);
+    register(&mut backend, B, &other, Interest::READ, Mode::Level);
 
     let (never_told, _far) = tcp_pair();
-    register(&mut backend, A, &never_told, Ready::WRITE, Mode::Level);
+    register(&mut backend, A, &never_told, Interest::WRITE, Mode::Level);
     deregister(&mut backend, A);
     drop(never_told);
     silent(&mut backend, "registered, deregistered and closed before the wait");
 
     let (changed, _far) = tcp_pair();
-    register(&mut backend, A, &changed, Ready::READ, Mode::Level);
+    register(&mut backend, A, &changed, Interest::READ, Mode::Level);
     silent(&mut backend, "nothing was sent");
-    modify(&mut backend, A, Ready::WRITE, Mode::Level);
+    modify(&mut backend, A, Interest::WRITE, Mode::Level);
     deregister(&mut backend, A);
     drop(changed);
     silent(&mut backend, "changed, deregistered and closed before the wait");
 
     for (interest, mode) in WATCHED {
         let (old, _old_far) = tcp_pair();
-        register(&mut backend, A, &old, Ready::READ, Mode::Level);
+        register(&mut backend, A, &old, Interest::READ, Mode::Level);
         silent(&mut backend, "nothing was sent");
         modify(&mut backend, A, interest, mode);
         deregister(&mut backend, A);
         let (new, new_far) = reopened(old);
-        register(&mut backend, A.next(), &new, Ready::READ, Mode::Level);
-        silent(&mut backend, "the change was to the former owner of the number");
+        register(&mut backend, A.next(), &new, Interest::READ, Mode::Level);
+        silent(&mut backend, "the change was to the previous owner of the descriptor number");
         send(&new_far, b"x");
-        assert_eq!(await_ready(&mut backend, A.next(), Ready::READ), Ready::READ);
+        assert_eq!(await_ready(&mut backend, A.next(), Readiness::READ), Readiness::READ);
         deregister(&mut backend, A.next());
     }
 
-    register(&mut backend, A, &same, Ready::WRITE, Mode::Level);
+    register(&mut backend, A, &same, Interest::WRITE, Mode::Level);
     deregister(&mut backend, A);
-    register(&mut backend, A.next(), &same, Ready::READ, Mode::Level);
+    register(&mut backend, A.next(), &same, Interest::READ, Mode::Level);
     silent(&mut backend, "WRITE was the interest of an earlier registration");
     send(&same_far, b"x");
-    assert_eq!(await_ready(&mut backend, A.next(), Ready::READ), Ready::READ);
+    assert_eq!(await_ready(&mut backend, A.next(), Readiness::READ), Readiness::READ);
     drain(&same);
     send(&other_far, b"x");
-    await_ready(&mut backend, B, Ready::READ);
+    await_ready(&mut backend, B, Readiness::READ);
     Ok(())
 }
 
-/// Once deregistered and closed, a source is silent even if a duplicate of its
-/// descriptor lives on. `epoll` watches the open file, not the descriptor: a backend
-/// that leaves the removal to `close` gets events for ever that it cannot end.
-pub fn ignores_other_descriptors_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Once deregistered and closed, a source is silent even if a duplicate of its descriptor stays
+/// open. `epoll` watches the open file description: a backend that relies on `close` for removal
+/// receives events that it cannot stop.
+pub fn ignores_duplicated_descriptors(lab: &Lab) -> Verdict {
     for (interest, mode) in WATCHED {
         for silenced in [false, true] {
             let (near, far) = tcp_pair();
             let duplicate = near.try_clone().expect("a duplicate descriptor");
             let mut backend = lab.backend()?;
-            register(&mut backend, A, &near, Ready::READ, Mode::Level);
+            register(&mut backend, A, &near, Interest::READ, Mode::Level);
             silent(&mut backend, "nothing was sent");
             modify(&mut backend, A, interest, mode);
             ready_now(&mut backend, A);
             if silenced {
-                modify(&mut backend, A, Ready::NONE, mode);
+                modify(&mut backend, A, Interest::NONE, mode);
             }
             deregister(&mut backend, A);
             drop(near);
@@ -197,8 +201,8 @@ pub fn ignores_other_descriptors_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdic
             arrived(&duplicate);
             silent(&mut backend, "the source was deregistered; a duplicate of it is open");
 
-            register(&mut backend, B, &duplicate, Ready::READ, Mode::Level);
-            assert_eq!(await_ready(&mut backend, B, Ready::READ), Ready::READ);
+            register(&mut backend, B, &duplicate, Interest::READ, Mode::Level);
+            assert_eq!(await_ready(&mut backend, B, Readiness::READ), Readiness::READ);
             deregister(&mut backend, B);
             drop(far);
             silent(&mut backend, "the duplicate was deregistered too");
@@ -207,10 +211,10 @@ pub fn ignores_other_descriptors_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdic
     Ok(())
 }
 
-/// Once deregistered and closed, a source is really closed: its peer sees the end, by the
-/// next wait at the latest. A poll of `io_uring` that is still armed, or an entry that
-/// holds a reference, keeps the file open without any descriptor.
-pub fn lets_go_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Once deregistered and closed, a source is closed in the kernel: its peer reads the end of file
+/// by the next wait at the latest. An armed `io_uring` poll, or an entry that holds a reference,
+/// would keep the file open without any descriptor.
+pub fn releases_the_file(lab: &Lab) -> Verdict {
     let mut backend = lab.backend()?;
     for (interest, mode) in WATCHED {
         for known in [false, true] {
@@ -225,7 +229,10 @@ pub fn lets_go_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdict {
             let closed = Instant::now();
             while !drain(&far) {
                 let elapsed = closed.elapsed();
-                assert!(elapsed < SOON, "closed, but still open to its peer after {elapsed:?}");
+                assert!(
+                    elapsed < SOON,
+                    "closed, but the peer saw no end of file after {elapsed:?}"
+                );
                 std::thread::yield_now();
             }
         }
@@ -233,10 +240,9 @@ pub fn lets_go_of_the_file<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A source that the kernel does not watch at the moment can be deregistered like any
-/// other, and registered again. A backend that removes it from the kernel regardless
-/// is told `ENOENT` here.
-pub fn works_on_silent_and_spent_sources<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A source that the kernel does not watch at the moment can be deregistered and registered again.
+/// A backend that removes it from the kernel unconditionally gets `ENOENT`.
+pub fn works_on_silent_and_spent_sources(lab: &Lab) -> Verdict {
     let (reserved, reserved_far) = tcp_pair();
     let (silenced, silenced_far) = tcp_pair();
     let (spent, spent_far) = tcp_pair();
@@ -244,26 +250,26 @@ pub fn works_on_silent_and_spent_sources<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut backend = lab.backend()?;
     let d = Token::new(3, 0);
     for round in 0..2 {
-        let wait = |backend: &mut T| {
-            // In the second round the kernel learns of nothing until the end.
+        let wait = |backend: &mut BoxedBackend| {
+            // In the second round, no change reaches the kernel until the end.
             if round == 0 {
                 wait_once(backend, Some(Duration::ZERO));
             }
         };
-        register(&mut backend, A, &reserved, Ready::NONE, Mode::Level);
-        register(&mut backend, B, &silenced, Ready::READ, Mode::Level);
+        register(&mut backend, A, &reserved, Interest::NONE, Mode::Level);
+        register(&mut backend, B, &silenced, Interest::READ, Mode::Level);
         wait(&mut backend);
-        modify(&mut backend, B, Ready::NONE, Mode::Level);
-        register(&mut backend, C, &spent, Ready::WRITE, Mode::Oneshot);
+        modify(&mut backend, B, Interest::NONE, Mode::Level);
+        register(&mut backend, C, &spent, Interest::WRITE, Mode::Oneshot);
         if round == 0 {
-            await_ready(&mut backend, C, Ready::WRITE);
+            await_ready(&mut backend, C, Readiness::WRITE);
         }
-        register(&mut backend, d, &hung_up, Ready::READ, Mode::Level);
+        register(&mut backend, d, &hung_up, Interest::READ, Mode::Level);
         wait(&mut backend);
         if round == 0 {
             hung_up_far.shutdown(std::net::Shutdown::Both).expect("a shutdown");
-            await_ready(&mut backend, d, Ready::READ);
-            modify(&mut backend, d, Ready::NONE, Mode::Level);
+            await_ready(&mut backend, d, Readiness::READ);
+            modify(&mut backend, d, Interest::NONE, Mode::Level);
         }
         for token in [A, B, C, d] {
             deregister(&mut backend, token);
@@ -273,62 +279,63 @@ pub fn works_on_silent_and_spent_sources<T: Backend>(lab: &Lab<T>) -> Verdict {
     let sources =
         [(A, &reserved, reserved_far), (B, &silenced, silenced_far), (C, &spent, spent_far)];
     for (token, near, far) in sources {
-        register(&mut backend, token.next(), near, Ready::READ, Mode::Level);
+        register(&mut backend, token.next(), near, Interest::READ, Mode::Level);
         send(&far, b"x");
-        await_ready(&mut backend, token.next(), Ready::READ);
+        await_ready(&mut backend, token.next(), Readiness::READ);
         deregister(&mut backend, token.next());
     }
     Ok(())
 }
 
-/// The second `deregister` of a token is `NotFound`, and does not touch the
-/// registration that has its index by now.
-pub fn twice_is_not_found<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A second `deregister` of a token is `NotFound` and does not affect the current registration of
+/// its index.
+pub fn twice_is_not_found(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    let twice = |backend: &mut T| {
+    let twice = |backend: &mut BoxedBackend| {
         let error = backend.deregister(A).expect_err("deregistered before");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     };
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     deregister(&mut backend, A);
     twice(&mut backend);
     wait_once(&mut backend, Some(Duration::ZERO));
     twice(&mut backend);
 
-    register(&mut backend, A.next(), &near, Ready::READ, Mode::Level);
+    register(&mut backend, A.next(), &near, Interest::READ, Mode::Level);
     twice(&mut backend);
     send(&far, b"x");
-    await_ready(&mut backend, A.next(), Ready::READ);
+    await_ready(&mut backend, A.next(), Readiness::READ);
     twice(&mut backend);
-    await_ready(&mut backend, A.next(), Ready::READ);
+    await_ready(&mut backend, A.next(), Readiness::READ);
     Ok(())
 }
 
 /// A UDP socket that is its own peer: one descriptor that can be made readable.
-fn to_itself() -> UdpSocket {
+fn self_connected() -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     socket.connect(socket.local_addr().expect("its address")).expect("itself as a peer");
     socket.set_nonblocking(true).expect("a non-blocking socket");
     socket
 }
 
-/// Closes `old` and makes a new connection, one end of which has its number. There is
-/// no moment in between at which another thread could take it.
+/// Closes `old` and makes a new connection, one end of which has its descriptor number. `dup2`
+/// replaces it atomically, so no other thread can take the number in between.
 #[cfg(unix)]
 fn reopened(old: TcpStream) -> (TcpStream, TcpStream) {
     use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
     let (near, far) = tcp_pair();
     let number = old.into_raw_fd();
-    // SAFETY: both are open descriptors that belong to this function.
+    // SAFETY: both descriptors are open and owned by this function.
     let result = unsafe { libc::dup2(near.as_raw_fd(), number) };
     assert_eq!(result, number, "dup2: {}", std::io::Error::last_os_error());
-    // SAFETY: the number names a duplicate of `near`, which nobody else owns.
+    // SAFETY: `dup2` made `number` a duplicate of `near`; `old` was released by `into_raw_fd`, so
+    // this is its only owner.
     (unsafe { TcpStream::from_raw_fd(number) }, far)
 }
 
-/// Closes `old` and makes a new connection. Windows lets nobody choose a socket's
-/// number, but likes to use one again.
+/// Closes `old` and makes a new connection. Windows does not let a program choose a socket's handle
+/// value, but tends to reuse recent ones.
 #[cfg(windows)]
 fn reopened(old: TcpStream) -> (TcpStream, TcpStream) {
     drop(old);

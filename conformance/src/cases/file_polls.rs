@@ -4,55 +4,56 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-use poll_core::Backend;
 use uv_core::fs::Stat;
-use uv_core::{FsPoll, Handle, Loop, RunMode};
+use uv_core::{FsPoll, Handle, RunMode};
 
+use crate::support::datagrams::code::EALREADY;
+use crate::support::datagrams::refused;
 use crate::support::files::Directory;
 use crate::support::loops::{new_loop, run, run_to_the_end, timer_in};
 use crate::support::trace::{Count, Log};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// As short as it can be.
+/// The shortest interval.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// What a callback was told, as far as cases compare it: the size before, and the size now or
-/// what is wrong.
-type Told = (u64, Result<u64, ErrorKind>);
+/// The compared part of a report: the previous size, and the current size or the error.
+type Report = (u64, Result<u64, ErrorKind>);
 
-/// Polls, and logs what it is told.
-fn polling<T: Backend>(lp: &mut Loop<T>, path: &Path, log: &Log<Told>) -> FsPoll {
+/// Polls, and logs the reports.
+fn polling(lp: &mut Loop, path: &Path, log: &Log<Report>) -> FsPoll {
     let (poll, log) = (FsPoll::new(lp), log.clone());
     let started = poll.start(lp, path, INTERVAL, move |_, _, previous, current| {
-        log.push(told(previous, current));
+        log.push(report(previous, current));
     });
-    started.expect("a path to look at");
+    started.expect("a valid path");
     poll
 }
 
-/// Runs until the look that is under way is over: then the loop waits for the time of the next.
-fn look_is_over<T: Backend>(lp: &mut Loop<T>) {
+/// Runs until the `stat` in flight has completed: then the loop waits for the next interval.
+fn run_until_stat_completes(lp: &mut Loop) {
     run(lp, RunMode::NoWait);
     while lp.backend_timeout().is_none() {
         run(lp, RunMode::Once);
     }
 }
 
-fn told(previous: Stat, current: io::Result<Stat>) -> Told {
+fn report(previous: Stat, current: io::Result<Stat>) -> Report {
     (previous.size, current.map(|stat| stat.size).map_err(|error| error.kind()))
 }
 
-/// Runs until something was told since the last look, and gives it.
-fn next<T: Backend>(lp: &mut Loop<T>, log: &Log<Told>) -> Vec<Told> {
+/// Runs until a report is logged, and returns the log.
+fn next(lp: &mut Loop, log: &Log<Report>) -> Vec<Report> {
     while log.len() == 0 {
         assert!(run(lp, RunMode::Once), "the loop is alive");
     }
     log.take()
 }
 
-/// Runs for as long as many looks take, and until the first is over: threads may be busy.
-fn many_looks<T: Backend>(lp: &mut Loop<T>) {
-    look_is_over(lp);
+/// Runs for the time of many intervals, and until the first `stat` has completed: threads may be
+/// busy.
+fn many_looks(lp: &mut Loop) {
+    run_until_stat_completes(lp);
     let count = Count::default();
     let counts = count.clone();
     timer_in(lp, INTERVAL * 30, move |lp, timer| {
@@ -64,41 +65,42 @@ fn many_looks<T: Backend>(lp: &mut Loop<T>) {
     }
 }
 
-/// The first look is what others are compared with, and is not told; neither is what stays as
-/// it is.
-pub fn what_does_not_change_is_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The first `stat` is the baseline and is not reported. Unchanged attributes are not reported
+/// either.
+pub fn unchanged_files_are_not_reported(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.file("file", "12345");
     let poll = polling(&mut lp, &path, &log);
     assert_eq!(poll.path(&lp).expect("a path"), path);
     many_looks(&mut lp);
-    std::fs::read(&path).expect("the file"); // Reading is no change.
+    std::fs::read(&path).expect("the file"); // Reading is not a change.
     many_looks(&mut lp);
     assert_eq!(log.take(), []);
     Ok(())
 }
 
-/// The interval is from look to look: what a look took, or the loop until it noticed, is not added.
-pub fn the_time_of_a_look_is_a_part_of_the_interval<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The interval is measured from `stat` to `stat`: neither its duration nor the loop's delay is
+/// added.
+pub fn the_interval_includes_the_stat(lab: &Lab) -> Verdict {
     const LONG: Duration = Duration::from_secs(100);
     const LATE: Duration = Duration::from_millis(20);
     let (mut lp, directory) = (new_loop(lab)?, Directory::new());
     let poll = FsPoll::new(&mut lp);
     poll.start(&mut lp, directory.file("file", "1"), LONG, |_, _, _, _| {}).expect("a path");
     std::thread::sleep(LATE);
-    look_is_over(&mut lp);
-    let left = lp.backend_timeout().expect("the time of the next look");
-    assert!(left <= LONG - LATE, "{left:?} until the next look");
+    run_until_stat_completes(&mut lp);
+    let left = lp.backend_timeout().expect("the time until the next `stat`");
+    assert!(left <= LONG - LATE, "{left:?} until the next `stat`");
     Ok(())
 }
 
-/// A change is told, with what was before and what is now.
-pub fn changes_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A change is reported with the previous and the current attributes.
+pub fn changes_are_reported(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.file("file", "1");
     polling(&mut lp, &path, &log);
     many_looks(&mut lp);
-    // By name, so that no look falls between emptying and writing.
+    // By a rename, so that no `stat` occurs between truncation and write.
     for (before, text) in [(1, "22"), (2, "4444"), (4, "")] {
         let other = directory.file("other", text);
         replace(&path, &other);
@@ -109,7 +111,7 @@ pub fn changes_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Renames a file to one that is looked at now and then: while it is, Windows refuses.
+/// Renames a file to a polled path: Windows refuses this during a `stat`.
 fn replace(path: &Path, other: &Path) {
     let mut tries = 0;
     while let Err(error) = std::fs::rename(other, path) {
@@ -120,9 +122,9 @@ fn replace(path: &Path, other: &Path) {
     }
 }
 
-/// Other rights are a change as well.
+/// A change of permissions is reported.
 #[cfg(unix)]
-pub fn rights_are_a_part_of_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn permission_changes_are_reported(lab: &Lab) -> Verdict {
     use std::os::unix::fs::PermissionsExt;
 
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
@@ -135,22 +137,22 @@ pub fn rights_are_a_part_of_it<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Other rights are a change as well.
+/// A change of permissions is reported.
 #[cfg(not(unix))]
-pub fn rights_are_a_part_of_it<T: Backend>(_lab: &Lab<T>) -> Verdict {
+pub fn permission_changes_are_reported(_lab: &Lab) -> Verdict {
     Err(crate::Skip::because("Windows has no permissions of that kind"))
 }
 
-/// An error is told once, with what was there last, and so is its end.
-pub fn errors_are_told_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An error is reported once, with the last known attributes, and so is the recovery.
+pub fn errors_are_reported_once(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.path("file");
     polling(&mut lp, &path, &log);
-    assert_eq!(next(&mut lp, &log), [(0, Err(ErrorKind::NotFound))], "at the first look, too");
+    assert_eq!(next(&mut lp, &log), [(0, Err(ErrorKind::NotFound))], "also for the first `stat`");
     many_looks(&mut lp);
     assert_eq!(log.take(), [], "once");
     replace(&path, &directory.file("other", "333"));
-    assert_eq!(next(&mut lp, &log), [(0, Ok(3))], "it has come");
+    assert_eq!(next(&mut lp, &log), [(0, Ok(3))], "it has arrived");
     std::fs::remove_file(&path).expect("one's own file");
     assert_eq!(next(&mut lp, &log), [(3, Err(ErrorKind::NotFound))], "it has gone");
     many_looks(&mut lp);
@@ -160,9 +162,9 @@ pub fn errors_are_told_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle that is stopped is not told of the look that is under way. It can start anew with
-/// another path, in its own callback too.
-pub fn may_stop_and_start_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stopped handle does not report the `stat` in flight. It can be started again with another
+/// path, also in its own callback.
+pub fn may_be_restarted(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let poll = polling(&mut lp, &directory.path("none"), &log);
     for _ in 0..5 {
@@ -171,24 +173,24 @@ pub fn may_stop_and_start_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
         assert!(!poll.is_active(&lp));
         let (there, logs) = (directory.file("there", "1"), log.clone());
         let again = poll.start(&mut lp, there, INTERVAL, move |_, _, previous, current| {
-            logs.push(told(previous, current));
+            logs.push(report(previous, current));
         });
-        again.expect("a path to look at");
+        again.expect("a valid path");
     }
     many_looks(&mut lp);
-    assert_eq!(log.take(), [], "the looks of before are nobody's");
+    assert_eq!(log.take(), [], "earlier `stat` results are not reported");
     poll.stop(&mut lp).expect("an open handle");
     run_to_the_end(&mut lp);
 
     let (count, path) = (Count::default(), directory.path("none"));
     restart(&mut lp, poll, path, count.clone());
     run_to_the_end(&mut lp);
-    assert_eq!(count.get(), 3, "each start tells of the error");
+    assert_eq!(count.get(), 3, "each start reports the error");
     Ok(())
 }
 
-/// Starts a poll that, in its callback, stops and starts itself anew, and closes at the third.
-fn restart<T: Backend>(lp: &mut Loop<T>, poll: FsPoll, path: std::path::PathBuf, count: Count) {
+/// Starts a poll whose callback restarts it, and closes it at the third call.
+fn restart(lp: &mut Loop, poll: FsPoll, path: std::path::PathBuf, count: Count) {
     let started = poll.start(lp, path.clone(), INTERVAL, move |lp, poll, _, current| {
         assert!(current.is_err(), "there is nothing");
         if count.add() == 3 {
@@ -197,16 +199,16 @@ fn restart<T: Backend>(lp: &mut Loop<T>, poll: FsPoll, path: std::path::PathBuf,
         poll.stop(lp).expect("an open handle");
         restart(lp, poll, path.clone(), count.clone());
     });
-    started.expect("a path to look at");
+    started.expect("a valid path");
 }
 
-/// A closed handle is not told, whether a look is under way or not; the loop ends.
-pub fn a_closed_poll_is_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A closed handle reports nothing, with or without a `stat` in flight, and the loop ends.
+pub fn a_closed_poll_is_not_called(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.path("none");
-    for looks in [false, true] {
+    for in_flight in [false, true] {
         let poll = polling(&mut lp, &path, &log);
-        if looks {
+        if in_flight {
             assert_eq!(next(&mut lp, &log), [(0, Err(ErrorKind::NotFound))]);
         }
         let closed = Count::default();
@@ -222,9 +224,9 @@ pub fn a_closed_poll_is_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle keeps the loop alive while it is started, unless it is unreferenced. What it waits
-/// with is no handle that anybody sees.
-pub fn polls_keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A started handle keeps the loop alive, unless it is unreferenced. Its internal timer is not
+/// visible as a handle.
+pub fn keep_the_loop_alive_unless_unreferenced(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.file("file", "1");
     let idle = FsPoll::new(&mut lp);
@@ -232,7 +234,7 @@ pub fn polls_keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verd
     run_to_the_end(&mut lp);
     let poll = polling(&mut lp, &path, &log);
     many_looks(&mut lp);
-    assert!(poll.is_active(&lp) && run(&mut lp, RunMode::NoWait), "it keeps the loop");
+    assert!(poll.is_active(&lp) && run(&mut lp, RunMode::NoWait), "it keeps the loop alive");
     assert_eq!(lp.walk(), [idle.into(), poll.into()], "and is all there is");
     poll.unreference(&mut lp).expect("an open handle");
     run_to_the_end(&mut lp);
@@ -240,25 +242,25 @@ pub fn polls_keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verd
         handle.close(&mut lp).expect("an open handle");
     }
     run_to_the_end(&mut lp);
-    assert!(lp.close().is_ok(), "nothing is left");
+    assert!(lp.close().is_ok(), "no handle is open");
     Ok(())
 }
 
-/// What cannot be looked at, and handles that look already, are closing or gone, are refused.
-pub fn mistakes_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Invalid paths, and handles that are active, closing or closed, are refused.
+pub fn invalid_calls_are_errors(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.file("file", "1");
     let poll = FsPoll::new(&mut lp);
-    let start = |lp: &mut Loop<T>, path: &Path| {
-        let never = |_: &mut Loop<T>, _, _, _| panic!("it was refused");
+    let start = |lp: &mut Loop, path: &Path| {
+        let never = |_: &mut Loop, _, _, _| panic!("it was refused");
         poll.start(lp, path, INTERVAL, never).map_err(|error| error.kind())
     };
     assert_eq!(start(&mut lp, Path::new("a\0b")), Err(ErrorKind::InvalidInput));
-    assert!(!poll.is_active(&lp) && poll.path(&lp).is_err(), "as it was");
+    assert!(!poll.is_active(&lp) && poll.path(&lp).is_err(), "unchanged");
     let started = polling(&mut lp, &path, &log);
     let again = started.start(&mut lp, &path, INTERVAL, |_, _, _, _| {});
-    assert_eq!(again.map_err(|error| error.kind()), Err(ErrorKind::AlreadyExists));
-    assert!(started.is_active(&lp), "as it was");
+    refused(again, EALREADY, "it is started");
+    assert!(started.is_active(&lp), "unchanged");
     for handle in [started, poll] {
         handle.close(&mut lp).expect("an open handle");
     }
@@ -270,17 +272,17 @@ pub fn mistakes_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// A panic in the callback stops the handle, and nothing else.
-pub fn a_panic_stops_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn a_panic_stops_the_poll(lab: &Lab) -> Verdict {
     let (mut lp, directory, log) = (new_loop(lab)?, Directory::new(), Log::default());
     let path = directory.path("none");
     let panics = FsPoll::new(&mut lp);
     let started = panics.start(&mut lp, &path, INTERVAL, |_, _, _, _| panic!("on purpose"));
-    started.expect("a path to look at");
+    started.expect("a valid path");
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lp.run(RunMode::Default)));
-    assert!(ran.is_err(), "the panic comes out of the loop");
+    assert!(ran.is_err(), "the panic propagates out of the loop");
     assert!(!panics.is_active(&lp), "it is stopped");
     run_to_the_end(&mut lp);
     polling(&mut lp, &path, &log);
-    assert_eq!(next(&mut lp, &log), [(0, Err(ErrorKind::NotFound))], "others go on");
+    assert_eq!(next(&mut lp, &log), [(0, Err(ErrorKind::NotFound))], "other handles continue");
     Ok(())
 }

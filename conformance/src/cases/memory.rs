@@ -1,14 +1,16 @@
-//! Point 9: lent memory is the kernel's, and then the caller's again.
+//! Point 9: lent memory belongs to the kernel until its `Done`, then to the caller again.
 //!
-//! Memory that the kernel still writes to after its owner has freed it is corruption
-//! somewhere else, some time later. There is no worse thing to debug.
+//! Memory that the kernel writes after its owner freed it is corrupted at an unrelated place and a
+//! later time.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use poll_core::{Backend, Lent, Op, OpKind, RawBuf, RawBufs, RawSource, Token};
+use poll_core::{
+    Backend, BoxedBackend, BufferLease, Op, OpKind, RawBuf, RawBufs, RawSource, Token,
+};
 
 use crate::support::limits::need_descriptors;
 use crate::support::observe::{A, quiet};
@@ -19,12 +21,12 @@ use crate::support::sources::{half_close, send, tcp_pair};
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
 
-/// A byte that nobody sends.
+/// A byte that no case sends.
 const UNTOUCHED: u8 = 0xa5;
 
-/// What arrives is where it was asked for, in order, and not a byte beyond what the
-/// result says.
-pub fn is_filled_and_handed_back<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Received bytes are in the given buffer, in order, and nothing is written beyond the length that
+/// the result reports.
+pub fn is_filled_within_bounds(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut memory = [UNTOUCHED; 64];
     let mut backend = lab.backend()?;
@@ -34,7 +36,7 @@ pub fn is_filled_and_handed_back<B: Backend>(lab: &Lab<B>) -> Verdict {
         for expected in counts {
             memory.fill(UNTOUCHED);
             let mut list = [lent_slice(&mut memory[8..18])];
-            let op = filling(&backend, RawSource::of(&near), &mut list)?;
+            let op = receive_op(&backend, RawSource::of(&near), &mut list)?;
             submit(&mut backend, A, op);
             let result = await_end(&mut backend, A);
             assert_eq!(result, Ok(*expected), "of {text:?}, in a buffer of 10");
@@ -49,10 +51,10 @@ pub fn is_filled_and_handed_back<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// What is sent is what the memory held at `submit`, to the last byte, even if the
-/// caller uses the memory again right after the last `Done`. Sends from the memory
-/// itself (zero copy) must hold that `Done` back until the kernel has let go.
-pub fn is_sent_as_it_was<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// The bytes sent are those in memory at `submit`, even if the caller reuses the memory right after
+/// the last `Done`. A zero-copy send must delay that `Done` until the kernel has released the
+/// memory.
+pub fn is_sent_as_submitted(lab: &Lab) -> Verdict {
     const LEN: usize = 1 << 20;
     let pattern = |index: usize| (index % 251) as u8;
     let (near, mut far) = tcp_pair();
@@ -77,34 +79,34 @@ pub fn is_sent_as_it_was<B: Backend>(lab: &Lab<B>) -> Verdict {
         memory.fill(UNTOUCHED);
         sent += count;
     }
-    let received = receiver.join().expect("the receiving thread").expect("all that was sent");
+    let received = receiver.join().expect("the receiving thread").expect("all sent bytes");
     let wrong = received.iter().enumerate().find(|(index, byte)| **byte != pattern(*index));
-    assert_eq!(wrong, None, "not what the memory held when it was submitted");
+    assert_eq!(wrong, None, "differs from the memory at submission");
     Ok(())
 }
 
-/// Dropping a backend first ends what is in flight: what arrives later is written
-/// nowhere, and is still there for whoever reads the source next.
-pub fn is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Dropping a backend first ends the operations in flight: data that arrives later is written to no
+/// lent memory and stays readable from the source.
+pub fn is_released_by_drop(lab: &Lab) -> Verdict {
     let (mut near, mut far) = tcp_pair();
     for waits in [false, true] {
-        if waits && wine::binds_sources_for_ever() {
+        if waits && wine::binds_sources_permanently() {
             (near, far) = tcp_pair();
         }
         let mut memory = vec![UNTOUCHED; 64];
         let mut list = [lent_slice(&mut memory)];
         let mut backend = lab.backend()?;
-        let op = filling(&backend, RawSource::of(&near), &mut list)?;
+        let op = receive_op(&backend, RawSource::of(&near), &mut list)?;
         submit(&mut backend, A, op);
         if waits {
-            quiet(&mut backend); // The kernel has it by now.
+            quiet(&mut backend); // Submits it to the kernel.
         }
         drop(backend);
         send(&far, b"late");
         near.set_nonblocking(false).expect("a blocking stream");
         near.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         let mut text = [0; 4];
-        near.read_exact(&mut text).expect("what arrived after the drop: it was not received");
+        near.read_exact(&mut text).expect("data that arrived after the drop");
         assert_eq!(&text, b"late");
         near.set_nonblocking(true).expect("a non-blocking stream");
         assert!(memory.iter().all(|byte| *byte == UNTOUCHED), "written to after the drop");
@@ -112,9 +114,9 @@ pub fn is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// Thousands of operations in flight end with their backend, and it takes their memory with it
-/// no more than that of one.
-pub fn of_thousands_is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Dropping a backend ends thousands of operations in flight as it ends one, and their memory is
+/// the caller's again.
+pub fn of_thousands_is_released_by_drop(lab: &Lab) -> Verdict {
     const PAIRS: usize = 100;
     need_descriptors(2 * PAIRS as u64)?;
     let pairs: Vec<_> = (0..PAIRS).map(|_| tcp_pair()).collect();
@@ -128,7 +130,7 @@ pub fn of_thousands_is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
         let op = Op::Recv { source, buf: RawBuf::filling(byte) };
         submit(&mut backend, Token::new(index as u32, 0), op);
         if index == 2_000 {
-            quiet(&mut backend); // The kernel has these; the others are on their way.
+            quiet(&mut backend); // Submits these; the others are still queued.
         }
     }
     drop(backend);
@@ -137,21 +139,21 @@ pub fn of_thousands_is_free_after_a_drop<B: Backend>(lab: &Lab<B>) -> Verdict {
         let mut text = [0; 4];
         near.set_nonblocking(false).expect("a blocking stream");
         let mut near = near;
-        near.read_exact(&mut text).expect("what arrived after the drop: it was not received");
+        near.read_exact(&mut text).expect("data that arrived after the drop");
         assert_eq!(&text, b"late");
     }
     assert!(memory.iter().all(|byte| *byte == UNTOUCHED), "written to after the drop");
     Ok(())
 }
 
-/// Buffers of a group go round: each is lent with what arrived, is the caller's until
-/// it is recycled, and is filled again after. More arrives than the group holds.
-pub fn is_provided_and_recycled<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Buffers of a group are recycled: each is leased with received data, belongs to the caller until
+/// it is released, and is then filled again. More data arrives than the group holds.
+pub fn group_buffers_are_leased_and_released(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let group = Group::new();
     let mut backend = lab.backend()?;
-    group.provide(&mut backend)?;
-    let again = group.try_provide(&mut backend).expect_err("a group provided twice");
+    group.register_buffers(&mut backend)?;
+    let again = group.try_register(&mut backend).expect_err("a group registered twice");
     assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
 
     submit(&mut backend, A, Op::RecvMulti { source: RawSource::of(&near), group: Group::ID });
@@ -163,33 +165,33 @@ pub fn is_provided_and_recycled<B: Backend>(lab: &Lab<B>) -> Verdict {
         sent.extend_from_slice(&text);
         while received.len() < sent.len() {
             for done in await_reports(&mut backend, A) {
-                assert!(done.more, "the group is not empty and the peer is there: {done:?}");
-                let (lent, piece) = group.piece(done);
+                assert!(done.more, "the group has buffers and the peer is open: {done:?}");
+                let (lease, piece) = group.piece(done);
                 received.extend_from_slice(piece);
-                backend.recycle(lent);
+                backend.release_buffer(lease);
             }
         }
     }
-    assert_eq!(received, sent, "something else than what was sent");
+    assert_eq!(received, sent, "differs from the sent bytes");
 
-    // A loop stops by cancelling; the peer's end is the other way to stop.
+    // A loop stops by cancelling; the other way is the peer's end of file.
     half_close(&far);
     let end = await_reports(&mut backend, A)[0];
     assert_eq!((end.result, end.more), (Ok(0), false), "the end of file ends the operation");
-    if let Some(lent) = end.lent {
-        backend.recycle(lent);
+    if let Some(lease) = end.lease {
+        backend.release_buffer(lease);
     }
     quiet(&mut backend);
     Ok(())
 }
 
-/// A group with no buffer left ends the operation with `ENOBUFS`, loses nothing, and
-/// works again when buffers come back. A slow consumer must not be fatal.
-pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A group without free buffers ends the operation with `ENOBUFS`, loses no data, and works again
+/// when buffers are released. A slow consumer must not be fatal.
+pub fn exhausted_group_is_enobufs(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let group = Group::new();
     let mut backend = lab.backend()?;
-    group.provide(&mut backend)?;
+    group.register_buffers(&mut backend)?;
     let all = usize::from(Group::COUNT) * Group::SIZE as usize;
     let sent: Vec<u8> = (0..all + 100).map(|index| (index % 251) as u8).collect();
     send(&far, &sent);
@@ -200,16 +202,16 @@ pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
     let error = loop {
         let reports = await_reports(&mut backend, A);
         for done in reports.iter().filter(|done| done.result.is_ok()) {
-            let (lent, piece) = group.piece(*done);
+            let (lease, piece) = group.piece(*done);
             received.extend_from_slice(piece);
-            kept.push(lent);
+            kept.push(lease);
         }
         match reports[reports.len() - 1] {
             Done { result: Err(code), more, .. } => {
-                assert!(!more, "without buffers the operation is over: {reports:?}");
+                assert!(!more, "without buffers the operation ends: {reports:?}");
                 break code;
             }
-            // Some kernels end it with the last buffer and say why next time.
+            // Some kernels end it with the last buffer and report the cause at the next submission.
             Done { more: false, .. } => submit(&mut backend, A, recv),
             Done { more: true, .. } => {}
         }
@@ -218,16 +220,16 @@ pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
     assert!(received.len() <= all, "more bytes than the group can hold");
 
     while received.len() < sent.len() {
-        kept.drain(..).for_each(|lent| backend.recycle(lent));
+        kept.drain(..).for_each(|lease| backend.release_buffer(lease));
         submit(&mut backend, A, recv);
         let mut more = true;
         while more && received.len() < sent.len() {
             for done in await_reports(&mut backend, A) {
                 more = done.more;
                 if done.result != Err(NO_BUFFERS) {
-                    let (lent, piece) = group.piece(done);
+                    let (lease, piece) = group.piece(done);
                     received.extend_from_slice(piece);
-                    kept.push(lent);
+                    kept.push(lease);
                 }
             }
         }
@@ -236,12 +238,12 @@ pub fn exhausted_groups_say_so<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// Messages come one to a buffer, behind their lengths, flags and addresses. One that is
-/// empty is a message, too, and one that is too long is cut and says so.
-pub fn messages_are_provided_with_their_addresses<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Each message occupies one buffer, behind its lengths, flags and address. An empty message is
+/// delivered, and one that is too long is truncated and flagged.
+pub fn group_messages_carry_addresses(lab: &Lab) -> Verdict {
     const NUMBERS: usize = 16;
     const ADDRESS: usize = 16; // A `sockaddr_in`.
-    const ROOM: usize = Group::SIZE as usize - NUMBERS - ADDRESS;
+    const SPACE: usize = Group::SIZE as usize - NUMBERS - ADDRESS;
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     let (near, far) = (bind(), bind());
     let (to, from) = (near.local_addr().expect("an address"), far.local_addr());
@@ -251,101 +253,107 @@ pub fn messages_are_provided_with_their_addresses<B: Backend>(lab: &Lab<B>) -> V
     if !backend.supports(OpKind::RecvMsgMulti) {
         return Err(Skip::because("does not perform RecvMsgMulti"));
     }
-    group.provide(&mut backend)?;
+    group.register_buffers(&mut backend)?;
     let (source, address_len) = (RawSource::of(&near), ADDRESS as u32);
     let op = Op::RecvMsgMulti { source, group: Group::ID, address_len, control_len: 0 };
     submit(&mut backend, A, op);
-    let long = [b'x'; 2 * ROOM];
-    for text in [&b"first"[..], b"", &long[..ROOM], &long, b"last"] {
+    let long = [b'x'; 2 * SPACE];
+    for text in [&b"first"[..], b"", &long[..SPACE], &long, b"last"] {
         far.send_to(text, to).expect("a datagram sent");
         let done = await_reports(&mut backend, A)[0];
-        // Linux takes a message of nothing for an end, and has it start anew.
-        assert!(done.more || text.is_empty(), "a group that is not empty: {done:?}");
+        // Linux takes an empty message for the end of file and ends the multishot.
+        assert!(done.more || text.is_empty(), "the group has buffers: {done:?}");
         if !done.more {
             submit(&mut backend, A, op);
         }
-        let (lent, piece) = group.piece(done);
+        let (lease, piece) = group.piece(done);
         let number = |index: usize| {
             let bytes = piece[4 * index..][..4].try_into().expect("four bytes");
             u32::from_ne_bytes(bytes)
         };
-        assert_eq!([number(0), number(1)], [address_len, 0], "the lengths in front");
-        assert_eq!(piece[NUMBERS + 2..][..2], port, "the port of who has sent it");
-        let fits = &text[..text.len().min(ROOM)];
+        assert_eq!([number(0), number(1)], [address_len, 0], "the lengths in the header");
+        assert_eq!(piece[NUMBERS + 2..][..2], port, "the port of the sender");
+        let fits = &text[..text.len().min(SPACE)];
         assert_eq!(&piece[NUMBERS + ADDRESS..], fits);
-        assert_eq!(number(3) & TRUNCATED != 0, text.len() > ROOM, "{:#x}", number(3));
-        // What is left of a message that was cut is not told everywhere.
+        assert_eq!(number(3) & TRUNCATED != 0, text.len() > SPACE, "{:#x}", number(3));
+        // Not every kernel reports the full length of a truncated message.
         assert!(number(2) as usize >= fits.len(), "its length: {}", number(2));
-        backend.recycle(lent);
+        backend.release_buffer(lease);
     }
-    backend.cancel(A).expect("cancel of an operation that goes on");
+    backend.cancel(A).expect("cancel of a continuing operation");
     let result = await_end(&mut backend, A);
     assert!(is_cancelled(result), "cancelled, it ends with {result:?}");
     quiet(&mut backend);
     Ok(())
 }
 
-/// Memory can be taken back when nothing takes buffers of it any more, and is then the
-/// caller's alone: what is recycled late is ignored. The number can be used again.
-pub fn groups_can_be_withdrawn<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A group can be unregistered once no operation takes buffers from it, and its memory is then the
+/// caller's: a late release is ignored, and the group number can be reused.
+pub fn groups_can_be_unregistered(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let (first, second) = (Group::new(), Group::new());
     let mut backend = lab.backend()?;
-    let error = backend.withdraw(Group::ID).expect_err("a group that was never provided");
+    let error =
+        backend.unregister_buffers(Group::ID).expect_err("a group that was never registered");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let receive = Op::RecvMulti { source: RawSource::of(&near), group: Group::ID };
     for (group, text) in [(&first, "first"), (&second, "second")] {
-        group.provide(&mut backend)?;
+        group.register_buffers(&mut backend)?;
         submit(&mut backend, A, receive);
         send(&far, text.as_bytes());
-        let (lent, piece) = group.piece(await_reports(&mut backend, A)[0]);
+        let (lease, piece) = group.piece(await_reports(&mut backend, A)[0]);
         assert_eq!(piece, text.as_bytes());
-        let error = backend.withdraw(Group::ID).expect_err("an operation takes buffers of it");
+        let error =
+            backend.unregister_buffers(Group::ID).expect_err("an operation takes its buffers");
         assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
-        backend.cancel(A).expect("cancel of an operation that goes on");
+        backend.cancel(A).expect("cancel of a continuing operation");
         await_last(&mut backend, A).expect_err("an operation that was cancelled");
-        backend.withdraw(Group::ID).expect("a group that nobody uses");
-        backend.recycle(lent);
-        let error = backend.withdraw(Group::ID).expect_err("a group that is gone");
+        backend.unregister_buffers(Group::ID).expect("an unused group");
+        backend.release_buffer(lease);
+        let error = backend.unregister_buffers(Group::ID).expect_err("an unregistered group");
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     }
-    // What arrives now is written to neither.
+    // Data that arrives now is written to neither group.
     let untouched = |group: &Group| group.bytes().filter(|byte| *byte == UNTOUCHED).count();
     let before = (untouched(&first), untouched(&second));
     send(&far, &[1; 40]);
     quiet(&mut backend);
-    assert_eq!((untouched(&first), untouched(&second)), before, "written to after its end");
+    assert_eq!(
+        (untouched(&first), untouched(&second)),
+        before,
+        "written to after it was unregistered"
+    );
     Ok(())
 }
 
-/// A backend without groups says `Unsupported` at once; one with them refuses groups
-/// that cannot be. Recycling what was not lent is ignored everywhere.
-pub fn groups_are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A backend without groups returns `Unsupported`; one with groups refuses invalid sizes. Releasing
+/// a buffer that was not leased is ignored everywhere.
+pub fn unsupported_groups_are_refused(lab: &Lab) -> Verdict {
     let group = Group::new();
     let mut backend = lab.backend()?;
-    let stranger = Lent { group: Group::ID, buffer: 3, offset: 0 };
-    backend.recycle(stranger);
+    let stranger = BufferLease { group: Group::ID, buffer: 3, offset: 0 };
+    backend.release_buffer(stranger);
     if !backend.supports(OpKind::RecvMulti) && !backend.supports(OpKind::RecvMsgMulti) {
-        let error = group.try_provide(&mut backend).expect_err("a group that nothing takes");
+        let error = group.try_register(&mut backend).expect_err("no operation takes buffers");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         return Ok(());
     }
     for (size, count) in [(0, Group::COUNT), (Group::SIZE, 0)] {
-        // SAFETY: the memory outlives the backend.
-        let refused = unsafe { backend.provide(Group::ID, group.start(), size, count) };
+        // SAFETY: the memory is declared before the backend and outlives it.
+        let refused = unsafe { backend.register_buffers(Group::ID, group.start(), size, count) };
         let error = refused.expect_err("buffers of nothing");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{count} buffers of {size}: {error}");
     }
-    group.provide(&mut backend)?;
-    backend.recycle(stranger);
-    backend.recycle(Lent { buffer: u16::MAX, offset: u32::MAX, ..stranger });
+    group.register_buffers(&mut backend)?;
+    backend.release_buffer(stranger);
+    backend.release_buffer(BufferLease { buffer: u16::MAX, offset: u32::MAX, ..stranger });
     quiet(&mut backend);
     Ok(())
 }
 
-/// A receive, or a read from the socket where that is what the backend performs.
-fn filling(
-    backend: &impl Backend,
+/// A receive, or a read from the socket on a backend that performs only reads.
+fn receive_op(
+    backend: &BoxedBackend,
     source: RawSource,
     list: &mut [std::io::IoSliceMut<'static>],
 ) -> Result<Op, Skip> {
@@ -369,8 +377,8 @@ const TRUNCATED: u32 = libc::MSG_TRUNC as u32;
 #[cfg(windows)]
 const TRUNCATED: u32 = 0x100;
 
-/// Memory provided as a group of buffers. It is read through its address only, as
-/// the kernel writes to it at any time.
+/// Memory registered as a group of buffers. It is accessed through its address only, since the
+/// kernel may write to it at any time.
 struct Group {
     memory: Box<[std::cell::UnsafeCell<u8>]>,
 }
@@ -389,38 +397,39 @@ impl Group {
         NonNull::from(&self.memory[..]).cast()
     }
 
-    /// What the memory holds. The group must not be the kernel's.
+    /// The bytes of the memory. The kernel must not own the group.
     fn bytes(&self) -> impl Iterator<Item = u8> {
-        // SAFETY: the caller has seen to it that nobody writes.
+        // SAFETY: the caller ensures that no operation in flight can write to the group.
         self.memory.iter().map(|byte| unsafe { *byte.get() })
     }
 
-    fn try_provide(&self, backend: &mut impl Backend) -> std::io::Result<()> {
-        // SAFETY: cases make the group before the backend, so that it is dropped
-        // after it, and read only pieces that are lent.
-        unsafe { backend.provide(Group::ID, self.start(), Group::SIZE, Group::COUNT) }
+    fn try_register(&self, backend: &mut BoxedBackend) -> std::io::Result<()> {
+        // SAFETY: cases create the group before the backend, so it is dropped after it, and read
+        // only leased pieces.
+        unsafe { backend.register_buffers(Group::ID, self.start(), Group::SIZE, Group::COUNT) }
     }
 
-    fn provide(&self, backend: &mut impl Backend) -> Verdict {
+    fn register_buffers(&self, backend: &mut BoxedBackend) -> Verdict {
         if !backend.supports(OpKind::RecvMulti) {
             return Err(Skip::because("does not perform RecvMulti"));
         }
-        self.try_provide(backend).unwrap_or_else(|error| panic!("provide: {error}"));
+        self.try_register(backend).unwrap_or_else(|error| panic!("register_buffers: {error}"));
         Ok(())
     }
 
-    /// The piece that a report lends, until it is recycled.
-    fn piece(&self, done: Done) -> (Lent, &[u8]) {
+    /// The piece that a report leases, until it is released.
+    fn piece(&self, done: Done) -> (BufferLease, &[u8]) {
         let len = done.result.unwrap_or_else(|code| panic!("a receive fails with {code}"));
-        let lent = done.lent.unwrap_or_else(|| panic!("received, but where? {done:?}"));
-        let end = lent.offset as usize + len;
+        let lease = done.lease.unwrap_or_else(|| panic!("received without a lease: {done:?}"));
+        let end = lease.offset as usize + len;
         assert!(
-            lent.group == Group::ID && lent.buffer < Group::COUNT && end <= Group::SIZE as usize,
-            "a piece that is in no buffer: {done:?}"
+            lease.group == Group::ID && lease.buffer < Group::COUNT && end <= Group::SIZE as usize,
+            "the lease is outside of every buffer: {done:?}"
         );
-        let at = usize::from(lent.buffer) * Group::SIZE as usize + lent.offset as usize;
+        let at = usize::from(lease.buffer) * Group::SIZE as usize + lease.offset as usize;
         let piece = self.memory[at..][..len].as_ptr().cast();
-        // SAFETY: the bounds were checked, and the kernel does not touch a lent piece.
-        (lent, unsafe { std::slice::from_raw_parts(piece, len) })
+        // SAFETY: the bounds were checked above, and the kernel does not write to a leased piece
+        // until it is released.
+        (lease, unsafe { std::slice::from_raw_parts(piece, len) })
     }
 }

@@ -1,27 +1,26 @@
-//! Point 23: what a loop says of itself.
+//! Point 23: metrics of a loop.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use poll_core::Backend;
-use uv_core::{Async, Handle, Idle, Lane, Loop, Poll, PollEvents, Pool, RunMode, Timer};
+use uv_core::{Async, Handle, Idle, Poll, PollEvents, Pool, RunMode, Timer, WorkKind};
 
 use crate::support::loops::{ZERO, keep_alive, new_loop, run, run_to_the_end};
 use crate::support::observe::{SHORT, SOON};
 use crate::support::sources::{arrived, drain, send, tcp_pair};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// `loop_count` is how often the loop has polled: once an iteration, in every mode.
-pub fn iterations_are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `loop_count` is the number of polls: one per iteration, in every mode.
+pub fn iterations_are_counted(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let metrics = lp.metrics();
     run(&mut lp, RunMode::NoWait);
-    assert_eq!(metrics.loop_count(), 0, "a loop with nothing to do does not poll");
-    let (idle, mut turns) = (Idle::new(&mut lp), 0);
+    assert_eq!(metrics.loop_count(), 0, "an idle loop does not poll");
+    let (idle, mut iterations) = (Idle::new(&mut lp), 0);
     idle.start(&mut lp, move |lp, idle| {
-        turns += 1;
-        if turns == 12 {
+        iterations += 1;
+        if iterations == 12 {
             idle.close(lp).expect("an open idle");
         }
     })
@@ -30,13 +29,13 @@ pub fn iterations_are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
     run(&mut lp, RunMode::Once);
     assert_eq!(metrics.loop_count(), 2);
     run_to_the_end(&mut lp);
-    assert_eq!(metrics.loop_count(), 12, "to the iteration in which nothing is left");
+    assert_eq!(metrics.loop_count(), 12, "including the last iteration");
     Ok(())
 }
 
-/// `events` counts what the loop handled: each ready source, async and work by itself.
-/// `events_waiting` are those of polls that did not block.
-pub fn events_are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `events` counts each ready source, async and work. `events_waiting` counts those of polls that
+/// did not block.
+pub fn events_are_counted(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let reads = near.try_clone().expect("a second handle of the socket");
     let mut lp = new_loop(lab)?;
@@ -46,7 +45,7 @@ pub fn events_are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
         drain(&reads);
     })
     .expect("a started poll");
-    let (_, sender) = Async::new(&mut lp, |_: &mut Loop<T>, _| {});
+    let (_, sender) = Async::new(&mut lp, |_: &mut Loop, _| {});
     run(&mut lp, RunMode::NoWait);
     assert_eq!((metrics.events(), metrics.events_waiting()), (0, 0), "nothing happened");
 
@@ -59,17 +58,29 @@ pub fn events_are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
 
     let pool = Pool::new(1).expect("a pool");
     for _ in 0..5 {
-        lp.queue_work_on(&pool, Lane::Cpu, || {}, |_, _| {}).expect("work");
+        lp.queue_work_on(&pool, WorkKind::Cpu, || {}, |_, _| {}).expect("work");
     }
     while metrics.events() < 7 {
         run(&mut lp, RunMode::Once);
     }
-    assert_eq!((metrics.events(), metrics.events_waiting()), (7, 1), "each work by itself");
+    assert_eq!((metrics.events(), metrics.events_waiting()), (7, 1), "each work is an event");
     Ok(())
 }
 
-/// Until somebody asks for it, idle time is not measured: it costs readings of the clock.
-pub fn idle_time_is_zero_unless_measured<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// With idle time measured, events that are there before the loop blocks are waiting events.
+pub fn events_before_a_measured_wait_are_waiting(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    lp.measure_idle_time();
+    let metrics = lp.metrics();
+    let (_, sender) = Async::new(&mut lp, |_: &mut Loop, _| {});
+    sender.send().expect("a send");
+    run(&mut lp, RunMode::Once);
+    assert_eq!((metrics.events(), metrics.events_waiting()), (1, 1), "it was there");
+    Ok(())
+}
+
+/// Idle time is not measured unless it is enabled, because it costs clock readings.
+pub fn idle_time_is_zero_unless_measured(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let metrics = lp.metrics();
     let timer = Timer::new(&mut lp);
@@ -79,9 +90,9 @@ pub fn idle_time_is_zero_unless_measured<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Idle time is the time that polls have blocked: neither the time of callbacks nor more
-/// than has passed.
-pub fn idle_time_grows_while_the_loop_blocks<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Idle time is the time that polls have blocked. It excludes callbacks, and does not exceed the
+/// elapsed time.
+pub fn idle_time_grows_while_the_loop_blocks(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     lp.measure_idle_time();
     let metrics = lp.metrics();
@@ -90,19 +101,19 @@ pub fn idle_time_grows_while_the_loop_blocks<T: Backend>(lab: &Lab<T>) -> Verdic
     timer.start(&mut lp, wait, ZERO, |_, _| thread::sleep(SHORT)).expect("a timer");
     run_to_the_end(&mut lp);
     let (idle, passed) = (metrics.idle_time(), started.elapsed());
-    // The timer counts from the loop's time, a little before the loop blocks.
+    // The timer counts from the loop's time, slightly before the loop blocks.
     assert!(idle > wait / 2, "blocked for {wait:?}, but idle for {idle:?}");
     assert!(idle + SHORT <= passed, "idle for {idle:?} of {passed:?}, with {SHORT:?} at work");
     Ok(())
 }
 
-/// Another thread sees the idle time of the wait that is under way: a monitor of a loop
-/// that sleeps for long must not believe that it is busy.
-pub fn idle_time_includes_the_wait_under_way<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Another thread reads the idle time of the current wait: a monitor must not take a loop that
+/// blocks for long for a busy one.
+pub fn idle_time_includes_the_current_wait(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     lp.measure_idle_time();
     let metrics = lp.metrics();
-    let (_, sender) = Async::new(&mut lp, |lp: &mut Loop<T>, handle| {
+    let (_, sender) = Async::new(&mut lp, |lp: &mut Loop, handle| {
         handle.close(lp).expect("an open handle");
     });
     let (seen, result) = mpsc::channel();
@@ -119,15 +130,15 @@ pub fn idle_time_includes_the_wait_under_way<T: Backend>(lab: &Lab<T>) -> Verdic
     run_to_the_end(&mut lp);
     thread.join().expect("the monitor");
     let (first, second) = result.recv().expect("what the monitor saw");
-    assert!(first >= SHORT, "the wait under way does not count: {first:?}");
+    assert!(first >= SHORT, "the current wait does not count: {first:?}");
     assert!(second >= first + SHORT, "{first:?}, and {SHORT:?} later {second:?}");
     let all = lp.metrics().idle_time();
     assert!(all >= second, "{second:?} before the wait ended, {all:?} after");
     Ok(())
 }
 
-/// A poll that does not block is not idle, however often it finds nothing.
-pub fn polls_that_do_not_block_are_not_idle<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Polls that do not block add no idle time, even if they return no event.
+pub fn polls_that_do_not_block_are_not_idle(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut lp = new_loop(lab)?;
     lp.measure_idle_time();

@@ -1,4 +1,4 @@
-//! The cases, a module for each point of poll-core's contract and of uv-core's behaviour.
+//! The cases, one module per point of poll-core's contract and of uv-core's behaviour.
 
 pub mod asyncs;
 pub mod changes;
@@ -22,6 +22,7 @@ pub mod polls;
 pub mod processes;
 pub mod running;
 pub mod scale;
+pub mod short_forms;
 pub mod signals;
 pub mod silence;
 pub mod streams;
@@ -37,315 +38,336 @@ pub mod watchers;
 pub mod watching;
 pub mod work;
 
-/// The one list of all cases: `point group: case…;`. Calls the macro `$then` of
-/// this crate with `$args` and the list.
+/// The list of all cases, as `point group: case…;`. Passes it to the macro `$then` of this crate.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __list_of_cases {
-    ($then:ident $(, $args:expr)*) => {
-        $crate::$then! { $($args),*;
+    ($then:ident) => {
+        $crate::$then! {
             1 changes:
-                register_reaches_the_next_wait
-                modify_reaches_the_next_wait
-                the_last_of_many_changes_counts
-                many_changes_cost_one_call
-                unchanged_sources_cost_nothing
-                a_failed_register_changes_nothing
-                a_failed_modify_changes_nothing;
+                register_takes_effect_at_next_wait
+                modify_takes_effect_at_next_wait
+                last_change_before_wait_wins
+                changes_coalesce_into_one_syscall
+                unchanged_sources_cost_no_syscall
+                failed_register_has_no_effect
+                failed_modify_has_no_effect;
             2 deregister:
-                silences_at_once
-                frees_the_number_for_reuse
-                forgets_the_rest_of_a_batch
-                forgets_changes_not_yet_flushed
-                ignores_other_descriptors_of_the_file
-                lets_go_of_the_file
+                takes_effect_immediately
+                allows_descriptor_reuse
+                discards_undelivered_events
+                discards_unflushed_changes
+                ignores_duplicated_descriptors
+                releases_the_file
                 works_on_silent_and_spent_sources
                 twice_is_not_found;
             3 modes:
-                level_repeats_while_it_holds
-                level_ends_with_the_condition
+                level_repeats_while_condition_holds
+                level_stops_when_condition_ends
                 oneshot_reports_once
-                oneshot_sleeps_as_a_whole
+                oneshot_disarms_all_conditions
                 modify_rearms_a_spent_oneshot
-                edge_reports_news_only
+                edge_reports_transitions_only
                 modify_rearms_an_edge
-                modes_can_change
-                a_missing_edge_is_said_at_once;
+                mode_can_be_modified
+                unsupported_edge_is_refused;
             4 silence:
-                from_the_start
-                by_modify
+                register_without_interest
+                modify_to_no_interest
                 covers_hangup_and_error
-                ends_with_an_interest
+                ends_when_interest_is_set
                 does_not_end_a_wait;
             5 timeouts:
-                zero_does_not_wait
-                none_waits_for_ever
+                zero_does_not_block
+                none_blocks_indefinitely
                 are_never_early
-                are_not_absurdly_late
-                may_be_huge
-                give_way_to_events
-                survive_unreported_events
-                end_at_a_signal;
+                have_bounded_lateness
+                huge_values_do_not_overflow
+                events_end_the_wait
+                suppressed_events_do_not_shorten_the_wait
+                signals_interrupt_the_wait;
             6 wakes:
                 before_a_wait
                 during_a_wait
                 between_waits
                 from_many_threads
                 coalesce
-                come_with_events
+                combine_with_events
                 none_is_lost
-                after_the_backend_is_gone
+                after_the_backend_is_dropped
                 from_a_signal_handler
-                cost_nothing_while_awake;
+                make_no_syscall_while_awake;
             7 mistakes:
-                a_token_twice
-                a_source_twice
-                an_unknown_token
-                a_stale_token
-                a_closed_descriptor
-                a_descriptor_closed_while_watched
-                an_impossible_descriptor
-                a_regular_file;
+                duplicate_token
+                duplicate_source
+                unknown_token
+                stale_token
+                closed_descriptor
+                descriptor_closed_while_registered
+                invalid_descriptor_number
+                regular_file;
             8 operations:
-                end_exactly_once
+                complete_exactly_once
                 never_complete_inline
-                fail_with_the_error
-                end_when_cancelled
-                end_when_the_peer_goes
-                run_beside_readiness
-                are_refused_if_unsupported
-                one_token_one_operation
-                cancelling_nothing_is_not_found
-                each_kind_does_its_work
-                a_hundred_thousand_at_once
-                cancelled_receives_lose_nothing
-                messages_go_with_their_addresses;
+                report_the_os_error
+                complete_when_cancelled
+                complete_when_the_peer_closes
+                coexist_with_registrations
+                unsupported_kinds_are_refused
+                token_in_flight_is_refused
+                cancel_of_unknown_token_is_not_found
+                each_supported_kind_works
+                a_hundred_thousand_in_flight
+                cancelled_receives_lose_no_data
+                messages_carry_addresses;
             9 memory:
-                is_filled_and_handed_back
-                is_sent_as_it_was
-                is_free_after_a_drop
-                of_thousands_is_free_after_a_drop
-                is_provided_and_recycled
-                exhausted_groups_say_so
-                messages_are_provided_with_their_addresses
-                groups_can_be_withdrawn
-                groups_are_refused_if_unsupported;
+                is_filled_within_bounds
+                is_sent_as_submitted
+                is_released_by_drop
+                of_thousands_is_released_by_drop
+                group_buffers_are_leased_and_released
+                exhausted_group_is_enobufs
+                group_messages_carry_addresses
+                groups_can_be_unregistered
+                unsupported_groups_are_refused;
             10 conditions:
                 data_is_readable
-                room_is_writable
-                a_full_peer_is_not_writable
-                a_connection_makes_its_listener_readable
-                a_made_connection_is_writable
-                a_refused_connection_is_writable
+                free_send_buffer_is_writable
+                full_send_buffer_is_not_writable
+                pending_connection_is_readable
+                established_connection_is_writable
+                refused_connection_is_writable
                 end_of_file_is_readable
-                disconnect_shows_behind_unread_data
-                a_reset_is_readable_and_writable
-                a_hung_up_pipe_is_readable
-                a_pipe_without_readers_is_writable
+                disconnect_is_reported_with_unread_data
+                reset_is_readable_and_writable
+                pipe_without_writers_is_readable
+                pipe_without_readers_is_writable
                 urgent_data_is_priority
-                urgent_data_is_silent_unasked
+                urgent_data_without_interest_is_ignored
                 datagrams_are_readable
-                both_directions_come_in_one_event;
+                both_directions_are_one_event;
             11 scale:
                 eleven_hundred_sources
                 ten_thousand_sources
                 changes_take_linear_time
                 more_events_than_a_batch
-                busy_sources_starve_nobody
+                busy_sources_do_not_starve_others
                 high_descriptor_numbers
                 sparse_tokens;
             12 surroundings:
-                made_here_used_there
+                can_move_between_threads
                 two_backends_watch_one_source
-                nested_in_another_poller
-                a_wake_shows_in_another_poller
-                a_sleeper_outside_is_told_of_changes
-                a_forked_child_carries_on
-                a_parent_survives_its_child
-                no_descriptor_is_left_behind
-                time_only_goes_forward
+                raw_source_is_pollable
+                wake_is_visible_to_outer_poller
+                outer_poller_misses_no_event
+                forked_child_keeps_registrations
+                fork_does_not_affect_parent
+                no_descriptor_leaks
+                time_is_monotonic
                 out_of_descriptors_is_an_error;
             13 running:
-                ends_when_nothing_is_left
+                returns_when_not_alive
                 returns_true_only_after_a_stop
-                once_blocks_until_something_happens
+                once_blocks_until_an_event
                 once_waits_for_the_next_timer
-                once_waits_for_something_to_tell
-                a_quiet_end_ends_the_wait
+                once_waits_for_a_callback
+                completion_without_callback_ends_the_wait
                 once_does_not_block_after_deferred_callbacks
                 once_does_not_block_after_an_idle_callback
                 nowait_does_not_block
                 once_and_nowait_run_timers_once
-                phases_come_in_order
-                timers_come_last_in_once_and_nowait
-                a_dead_loop_runs_nothing
-                an_unreferenced_timer_does_not_fire_alone
-                a_stop_before_a_run_is_used_up_by_it
-                a_stop_in_a_callback_ends_the_iteration
-                a_run_within_a_run_is_refused
+                phases_run_in_order
+                timers_run_last_in_once_and_nowait
+                loop_not_alive_runs_nothing
+                one_iteration_follows_the_last_timers
+                unreferenced_timer_does_not_fire_alone
+                stop_before_run_is_consumed
+                stop_in_a_callback_completes_the_iteration
+                nested_run_is_refused
                 deferred_callbacks_run_in_order
                 deferred_callbacks_can_defer
-                deferring_for_ever_starves_nobody
-                an_interrupted_poll_waits_for_the_rest
-                a_wake_for_nothing_waits_for_the_rest
-                does_not_block_with_something_to_do
+                a_callback_for_the_next_iteration_follows_a_poll
+                endless_deferring_does_not_starve_the_loop
+                interrupted_poll_is_resumed
+                spurious_wake_resumes_the_poll
+                does_not_block_with_pending_work
                 blocks_until_the_next_timer
-                no_call_runs_a_callback_inline
-                one_program_leaves_one_trace;
+                callbacks_never_run_inline
+                callback_order_is_backend_independent;
             14 time:
-                stands_still_until_the_poll
-                stands_still_after_the_poll
-                moves_with_every_poll
-                moves_before_the_timers
-                moves_when_updated
-                moves_when_the_loop_is_run
-                is_not_moved_by_timers
-                the_clock_goes_on_meanwhile;
+                is_constant_before_the_poll
+                is_constant_after_the_poll
+                is_updated_by_every_poll
+                is_updated_before_timers
+                is_updated_on_request
+                is_updated_by_run
+                is_not_updated_by_timers
+                hrtime_is_current_and_monotonic;
             15 handles:
                 begin_inactive_and_referenced
-                references_are_flags
+                keys_are_numbers_and_back
+                active_handles_are_counted
+                reference_is_a_flag
                 keep_the_loop_alive_if_active_and_referenced
-                references_of_closing_ones_do_not_count
+                references_of_closing_handles_do_not_count
                 requests_keep_the_loop_alive
-                a_walk_goes_in_order_of_making
-                a_walk_includes_closing_ones
-                a_walk_tolerates_changes
+                walk_is_in_creation_order
+                walk_includes_closing_handles
+                walk_tolerates_changes
                 stale_keys_are_errors
-                keys_are_not_confused
+                keys_are_never_reused
+                keys_of_another_loop_are_errors
+                requests_of_another_loop_are_errors
                 kinds_have_names
-                lists_show_flags
-                a_busy_loop_does_not_close
-                a_closed_loop_gives_its_backend_back
-                a_dropped_loop_drops_everything
-                descriptors_are_those_behind_them
-                buffers_have_sizes;
+                debug_lists_show_flags
+                a_busy_loop_names_its_handles
+                busy_loop_does_not_close
+                closed_loop_returns_its_backend
+                dropped_loop_drops_callbacks
+                raw_source_is_the_descriptor
+                socket_buffer_sizes_can_be_set;
             16 closing:
                 calls_back_in_reverse_order
                 never_calls_back_inline
-                comes_after_the_check_watchers
-                from_a_close_callback_waits_an_iteration
-                stops_at_once
+                runs_after_check_watchers
+                in_a_close_callback_takes_another_iteration
+                stops_callbacks_immediately
                 twice_is_an_error
                 keeps_the_loop_alive
-                works_in_the_handles_own_callback
-                needs_no_callback
+                works_in_own_callback
+                callback_is_optional
                 starting_a_closing_handle_is_an_error
-                operations_in_flight_end_before_it;
+                completes_requests_first;
             17 timers:
                 are_never_early
-                are_not_absurdly_late
-                fire_in_order
+                have_bounded_lateness
+                fire_in_deadline_order
                 thousands_fire_in_order
-                a_zero_timeout_waits_for_the_next_pass
-                may_be_huge
-                stopped_by_an_earlier_one_do_not_fire
-                restarted_by_an_earlier_one_wait
-                start_anew_when_started_again
-                are_scheduled_before_their_callbacks
-                repeats_are_not_made_up_for
-                repeat_until_they_are_stopped
-                a_new_repeat_counts_from_the_round_after
+                zero_timeout_fires_in_the_next_pass
+                huge_timeouts_do_not_overflow
+                stopped_by_an_earlier_timer_do_not_fire
+                restarted_by_an_earlier_timer_wait
+                start_replaces_times_and_callback
+                are_rescheduled_before_their_callbacks
+                missed_repeats_are_skipped
+                repeat_until_stopped
+                set_repeat_applies_to_the_next_schedule
                 again_without_a_start_is_an_error
                 again_without_a_repeat_does_nothing
                 again_starts_with_the_repeat_time
                 due_in_counts_from_the_loop_time
-                call_what_they_were_started_with_last
-                with_one_callback_are_apart
-                may_be_made_and_started_at_once
-                have_any_number_of_callbacks;
+                call_the_latest_callback
+                with_a_shared_callback_are_independent
+                after_creates_and_starts
+                support_any_number_of_callbacks;
             18 watchers:
-                run_once_an_iteration
-                run_the_latest_first
-                started_by_a_sibling_wait_an_iteration
+                run_once_per_iteration
+                run_in_reverse_start_order
+                started_by_a_sibling_run_next_iteration
                 stopped_by_a_sibling_do_not_run
-                may_stop_those_that_have_run
+                may_stop_watchers_that_have_run
                 keep_their_callback_when_started_again
-                may_start_themselves_anew
-                let_go_of_their_callback_when_stopped
-                run_in_order_by_the_thousand
-                only_idle_ones_keep_the_poll_from_blocking;
+                may_restart_themselves
+                drop_their_callback_when_stopped
+                thousands_run_in_order
+                only_idle_watchers_prevent_blocking;
             19 asyncs:
                 sends_coalesce
-                sends_wait_for_the_loop_to_run
-                a_send_in_the_callback_makes_another_call
-                are_called_in_the_order_they_were_made
-                wake_a_loop_that_waits
+                callbacks_run_only_during_run
+                send_in_the_callback_causes_another_call
+                are_called_in_creation_order
+                wake_a_blocked_loop
                 no_send_is_lost
+                last_send_is_always_delivered
                 from_a_signal_handler
                 sends_to_a_closed_handle_are_errors
-                a_close_amid_sends_is_the_last_word
-                keep_the_loop_unless_unreferenced
-                one_may_close_another
-                channels_deliver_all_in_order
-                channels_wake_the_loop_once_for_many
-                channels_take_what_their_callback_sends
-                channels_closed_in_mid_batch_deliver_no_more
-                channels_that_are_closed_give_values_back
-                channels_take_values_of_any_size;
+                no_callback_after_close_during_sends
+                keep_the_loop_alive_unless_unreferenced
+                closed_by_another_is_not_called
+                channels_deliver_in_order
+                channels_deliver_a_batch_per_wake
+                channels_deliver_own_sends_next_iteration
+                channels_closed_in_a_batch_stop_delivery
+                closed_channels_return_values
+                channels_take_values_of_any_size
+                channels_without_senders_let_the_loop_end
+                channels_without_senders_close_or_stay_if_asked;
             20 polls:
-                tell_what_was_asked_for
-                repeat_while_it_holds
-                starting_again_replaces_all
-                starting_for_nothing_stops
-                a_stopped_poll_is_not_called
-                a_closed_poll_is_not_called
-                a_reused_number_is_another_source
-                a_descriptor_has_one_poll
-                a_regular_file_is_refused
+                report_requested_events_only
+                are_level_triggered
+                start_replaces_events_and_callback
+                start_without_events_stops
+                stopped_poll_is_not_called
+                restarted_poll_gets_no_earlier_event
+                closed_poll_is_not_called
+                reused_descriptor_is_a_new_source
+                second_poll_of_a_descriptor_is_refused
+                regular_file_is_refused
                 descriptors_become_non_blocking
-                a_half_close_is_a_disconnect
+                owner_is_queried_once
+                raw_source_is_watched_until_closed
+                stopped_raw_source_can_be_closed
+                idle_handle_releases_its_descriptor
+                idle_stream_releases_its_descriptor
+                half_close_is_disconnect
                 urgent_data_is_prioritized
-                a_hang_up_is_all_that_was_asked_for
-                an_error_stops_the_poll
-                the_owner_is_kept_until_closed
-                one_may_close_itself
-                a_thousand_at_once
-                silent_polls_do_not_disturb_timers;
+                hang_up_reports_all_requested_events
+                error_stops_the_poll
+                owner_is_kept_until_closed
+                may_close_itself
+                a_thousand_polls
+                idle_polls_do_not_disturb_timers;
             21 signals:
-                wake_a_loop_that_waits
+                wake_a_blocked_loop
+                loops_may_come_and_go_meanwhile
                 are_counted
+                are_delivered_in_order_of_arrival
                 reach_every_handle
                 reach_every_loop
-                come_from_any_thread
-                one_shots_end_with_the_first
-                one_shots_and_others_mix
-                one_shots_are_told_last
-                starting_again_swaps_the_callback
-                another_number_moves_the_handle
-                the_last_stop_restores_what_was_before
-                one_may_stop_or_close_itself
-                a_closed_handle_is_not_told
-                earlier_signals_are_not_told
-                a_one_shot_may_start_anew
-                one_shots_alone_let_the_second_through
-                are_told_last_of_a_batch
-                handlers_leave_system_calls_alone
-                those_of_profilers_wait_for_the_poll
-                impossible_numbers_are_refused
-                keep_the_loop_unless_unreferenced;
+                are_counted_from_any_thread
+                one_shots_stop_after_the_first_signal
+                one_shots_and_regular_handles_mix
+                one_shots_are_called_after_regular_handles
+                starting_again_replaces_the_callback
+                starting_with_another_number_moves_the_handle
+                the_last_stop_restores_the_disposition
+                a_handle_may_stop_or_close_itself
+                a_closed_handle_gets_no_pending_signal
+                signals_before_the_start_are_not_delivered
+                a_one_shot_may_be_restarted
+                one_shots_alone_restore_the_disposition_at_the_first_signal
+                are_delivered_last_of_a_batch
+                handlers_do_not_interrupt_system_calls
+                sigprof_is_blocked_during_the_wait
+                invalid_numbers_are_refused
+                keep_the_loop_alive_unless_unreferenced;
             22 work:
-                results_come_back
+                results_reach_the_callback
                 results_have_any_size
+                a_joined_pool_has_run_its_queue
                 panics_are_errors
-                callbacks_wait_for_the_loop
+                callbacks_never_run_inline
                 queued_work_can_be_cancelled
                 running_work_cannot_be_cancelled
                 starts_in_order
                 no_thread_sleeps_while_work_waits
-                slow_work_leaves_threads
+                slow_work_occupies_half_of_the_threads
                 pools_are_independent
-                pools_say_what_they_have
+                pools_report_their_size_and_load
                 threads_have_a_name
-                work_ends_with_its_loop
-                a_dropped_pool_runs_what_is_queued
+                a_dropped_loop_cancels_its_work
+                a_dropped_pool_runs_its_queue
                 ten_thousand_jobs
-                the_environment_sets_the_size;
+                sends_of_work_precede_its_callback
+                a_panic_in_an_async_keeps_completed_work
+                the_environment_sets_the_pool_size;
             23 metrics:
                 iterations_are_counted
                 events_are_counted
+                events_before_a_measured_wait_are_waiting
                 idle_time_is_zero_unless_measured
                 idle_time_grows_while_the_loop_blocks
-                idle_time_includes_the_wait_under_way
+                idle_time_includes_the_current_wait
                 polls_that_do_not_block_are_not_idle;
             24 panics:
                 in_a_timer
@@ -358,441 +380,509 @@ macro_rules! __list_of_cases {
                 in_a_work_callback
                 in_a_close_callback
                 in_a_deferred_callback
-                leave_the_rest_of_a_wait
-                leave_a_loop_that_drops
-                in_a_signal;
+                keep_the_rest_of_a_batch
+                leave_a_droppable_loop
+                in_a_signal
+                in_a_destructor_lose_no_connect
+                in_a_destructor_leave_timers_scheduled
+                in_a_destructor_end_no_pool_thread
+                in_a_destructor_leave_every_handle_closable;
             25 embedding:
-                the_timeout_says_how_long
-                loops_in_many_threads
-                no_descriptor_is_left_behind
+                the_backend_timeout_covers_pending_work
+                loops_in_threads_are_independent
+                no_descriptor_leaks
                 another_poller_drives_the_loop
                 a_loop_runs_inside_another
                 each_event_wakes_another_poller
-                what_a_timer_starts_wakes_another_poller
-                an_echo_is_driven_from_outside
-                requests_end_outside
-                a_forked_child_carries_on
-                what_came_before_a_fork_is_the_parents
+                sources_started_by_a_timer_wake_another_poller
+                another_poller_drives_an_echo
+                another_poller_completes_requests
+                a_forked_child_continues_the_loop
+                sends_and_signals_before_a_fork_stay_in_the_parent
                 work_in_flight_is_cancelled_in_a_child
-                a_connect_goes_on_in_a_child
-                reads_go_on_in_a_child
-                listeners_and_receivers_go_on_in_a_child
-                writes_go_on_in_a_child
-                files_in_flight_are_cancelled_in_a_child
-                a_parent_survives_careless_children;
+                a_connect_continues_in_a_child
+                reads_continue_in_a_child
+                listeners_and_receivers_continue_in_a_child
+                writes_continue_in_a_child
+                file_operations_in_flight_are_cancelled_in_a_child
+                a_child_does_not_remove_a_bound_path
+                a_parent_is_unaffected_by_its_children
+                a_fork_call_without_a_fork_changes_nothing;
             26 streams:
-                reads_lend_what_arrives
+                reads_lend_received_data
                 the_end_of_file_stops_reading
-                the_end_of_file_closes_nothing
+                the_end_of_file_leaves_the_stream_writable
                 an_error_ends_both_directions
                 reading_twice_is_an_error
-                reading_stops_at_once
-                reading_stops_from_outside
+                read_stop_takes_effect_immediately
+                read_stop_works_outside_of_callbacks
                 a_stopped_reader_lets_the_loop_sleep
-                what_comes_while_stopped_is_kept
-                reading_starts_anew_in_its_callback
-                what_is_left_of_much_is_told
-                much_on_many_comes_whole
-                urgent_data_holds_nothing_up
-                a_busy_reader_starves_nobody
-                pulled_reads_are_served_in_order
-                pulled_reads_take_no_more_than_asked
-                pulled_reads_all_see_the_end
-                late_memory_comes_back_exactly_once
-                late_memory_may_be_missing
-                late_memory_may_be_for_nothing
-                what_is_no_connection_is_refused
+                data_received_while_stopped_is_kept
+                reading_may_restart_in_its_callback
+                buffered_data_is_delivered_without_a_new_event
+                large_transfers_on_many_streams_are_complete
+                urgent_data_does_not_delay_normal_data
+                a_busy_reader_does_not_starve_others
+                read_requests_complete_in_order
+                read_requests_read_no_more_than_requested
+                read_requests_all_see_the_end_of_file
+                allocated_memory_is_returned_exactly_once
+                a_failed_allocation_is_reported_and_reading_continues
+                allocated_memory_is_returned_if_no_data_is_left
+                try_read_returns_what_is_there
+                try_read_follows_received_data
+                unconnected_streams_are_refused
                 writes_call_back_in_order
-                writes_hand_their_buffers_back
-                the_queue_size_is_what_has_not_left
-                trying_to_write_never_queues
-                nothing_overtakes_what_is_queued
+                writes_return_their_buffers
+                the_queue_size_counts_unsent_bytes
+                try_write_never_queues
+                nothing_overtakes_queued_writes
                 queued_writes_can_be_cancelled
-                a_half_written_write_can_be_cancelled
-                a_write_under_way_can_be_cancelled
+                a_partial_write_can_be_cancelled
+                a_write_in_flight_can_be_cancelled
                 one_of_several_writes_can_be_cancelled
-                a_cancel_may_come_too_late
-                a_close_follows_a_cancel
-                a_read_under_way_can_be_cancelled
-                a_read_outlives_a_change_of_ways
+                a_late_cancel_matches_the_sent_bytes
+                a_cancelled_write_calls_back_before_the_close
+                the_final_count_of_a_cancelled_write_is_reported
+                a_read_in_flight_can_be_cancelled
+                bytes_of_a_cancelled_read_go_to_the_next_reader
+                an_error_of_a_cancelled_read_is_kept
+                a_read_survives_a_switch_to_blocking
+                a_refused_registration_is_reported
                 writes_to_a_lost_peer_fail
                 a_shutdown_waits_for_the_queue
-                a_shutdown_happens_once
-                a_shutdown_leaves_reading
-                a_blocking_stream_writes_all_at_once
-                batches_keep_the_order
-                a_batch_leaves_before_an_end
-                a_batch_leaves_before_the_loop_returns
-                a_full_stream_takes_no_more
-                a_shutdown_follows_a_batch_into_the_next_run
-                batches_to_a_lost_peer_end
-                a_batched_echo_comes_back_whole
-                an_echo_comes_back_whole
-                an_echo_takes_three_calls
-                batched_answers_share_their_calls
-                closing_cancels_what_waits
+                a_shutdown_is_reported_after_all_writes
+                a_second_shutdown_is_an_error
+                a_shutdown_leaves_the_stream_readable
+                a_blocking_stream_writes_synchronously
+                coalesced_writes_keep_the_order
+                coalesced_writes_are_sent_before_a_shutdown_or_close
+                coalesced_writes_are_sent_before_run_returns
+                a_full_stream_accepts_few_coalesced_bytes
+                a_shutdown_follows_coalesced_writes_into_the_next_run
+                coalesced_writes_to_a_lost_peer_end
+                a_coalesced_echo_is_complete
+                an_echo_is_complete
+                an_echo_costs_three_system_calls
+                coalesced_responses_share_system_calls
+                closing_cancels_pending_requests
+                a_close_reaches_the_peer_without_a_run
                 may_close_in_every_callback
                 may_close_while_connecting
                 requests_keep_the_loop_alive
-                a_closed_stream_is_not_told
-                a_dropped_loop_drops_what_was_queued
-                thousands_in_flight_end_with_their_loop
-                a_panic_leaves_the_rest
+                a_closed_stream_gets_no_event
+                a_dropped_loop_drops_queued_buffers
+                a_dropped_loop_ends_thousands_in_flight
+                a_panic_keeps_the_other_requests
                 a_panic_in_a_reader_stops_it
-                a_panic_in_a_read_leaves_those_behind
-                a_panic_with_late_memory_stops_reading
-                a_panic_in_a_shutdown_leaves_reading
+                a_panic_in_a_read_keeps_later_reads
+                a_panic_in_the_allocator_stops_reading
+                a_panic_in_a_shutdown_keeps_reads
                 idle_streams_let_the_loop_sleep;
             27 tcp:
-                addresses_are_known
-                an_address_in_use_is_told_where_it_matters
-                impossible_addresses_are_refused
-                link_local_addresses_find_their_link
-                ipv6_takes_ipv4_unless_told_not_to
-                an_address_is_free_after_its_connections
-                several_share_a_reused_port
+                both_ends_have_both_addresses
+                an_address_in_use_is_reported_by_listen_and_connect
+                invalid_addresses_are_refused
+                link_local_addresses_get_a_default_scope
+                ipv6_accepts_ipv4_unless_ipv6_only
+                an_address_can_be_rebound_immediately
+                listeners_can_share_a_port
                 options_reach_the_socket
                 a_handle_takes_one_socket
                 pairs_are_connected
-                a_reset_is_no_orderly_end
+                close_reset_sends_a_reset
+                close_reset_after_a_shutdown_of_the_socket
+                bytes_are_echoed_over_ipv6
+                try_write_to_a_lost_peer_fails
                 each_connection_calls_back_once
-                many_who_wait_are_accepted_together
-                a_busy_loop_accepts_as_much_as_it_serves
-                connections_wait_until_they_are_taken
-                requests_to_accept_are_served_in_order
-                a_listener_that_fails_tells_everybody
-                a_request_takes_the_connection_that_waits
-                a_quiet_listener_takes_nothing_unasked
-                listening_again_changes_the_callback
-                a_closed_listener_turns_its_peers_away
+                pending_connections_are_accepted_in_batches
+                a_busy_loop_accepts_larger_batches
+                connections_wait_until_they_are_accepted
+                accept_requests_complete_in_order
+                a_listener_error_fails_all_requests
+                an_accept_request_takes_the_pending_connection
+                a_listener_without_callback_accepts_only_on_request
+                a_cancelled_accept_loses_no_connection
+                a_cancelled_accept_leaves_the_connection_to_others
+                a_cancelled_accept_calls_back_before_the_close
+                a_connection_goes_to_an_existing_handle
+                listening_again_replaces_the_callback
+                a_closed_listener_closes_pending_connections
                 connecting_is_a_request
-                nobody_listening_is_told_by_the_callback
+                a_refused_connect_is_reported_by_the_callback
                 writes_wait_for_the_connection
-                writes_without_a_connection_are_cancelled
+                writes_of_a_failed_connect_are_cancelled
                 a_close_cancels_the_connect
-                a_connect_to_nowhere_can_be_given_up
-                no_address_in_particular_is_this_machine
-                connects_are_given_up_by_the_hundred
+                an_unanswered_connect_can_be_cancelled
+                the_unspecified_address_is_this_machine
+                hundreds_of_connects_can_be_cancelled
                 an_address_of_another_family_is_an_error
-                connects_and_accepts_meet
-                a_panic_in_accepting_leaves_the_next
-                a_panic_in_listening_loses_nobody
-                a_panic_in_a_connect_leaves_the_writes
-                a_peer_that_resets_harms_nobody_else
+                every_connect_meets_one_accept
+                a_panic_in_an_accept_keeps_later_accepts
+                a_panic_in_a_listener_loses_no_connection
+                a_panic_in_a_connect_keeps_the_writes
+                a_reset_affects_one_connection_only
                 a_peer_may_be_gone_before_it_is_accepted
-                a_peer_that_never_reads_is_waited_for
-                a_large_write_goes_in_pieces
-                a_write_of_a_gibibyte_goes_in_pieces
-                a_thousand_connections_at_once
-                ten_thousand_connections_at_once
-                out_of_descriptors_turns_peers_away
-                hardship_leaves_no_descriptor
-                no_descriptor_is_left_behind;
+                a_peer_that_never_reads_delays_no_other
+                a_large_write_is_sent_in_parts
+                a_write_of_a_gibibyte_is_not_copied
+                a_thousand_concurrent_connections
+                ten_thousand_concurrent_connections
+                out_of_descriptors_closes_pending_connections
+                errors_leak_no_descriptor
+                no_descriptor_leaks;
             28 udp:
-                a_socket_is_made_when_it_is_needed
+                a_socket_is_created_on_demand
+                callers_can_receive_themselves
                 an_address_in_use_is_refused
                 an_address_can_be_shared
-                a_port_can_be_spread_over_sockets
-                an_ipv6_socket_talks_ipv4
-                ipv6_only_is_ipv6_only
+                a_port_can_be_load_balanced
+                an_ipv6_socket_exchanges_ipv4_datagrams
+                an_ipv6_only_socket_gets_no_ipv4
                 a_connected_socket_has_one_peer
-                connecting_has_rules
+                connection_state_errors_are_immediate
                 disconnecting_undoes_connecting
                 an_existing_socket_can_be_used
-                are_active_while_there_is_work
+                are_active_while_receiving_or_sending
                 receiving_twice_is_refused
+                requests_are_served_in_order
+                a_callback_may_queue_the_next_request
+                a_cancelled_request_takes_no_datagram
+                closing_cancels_requests
+                receivers_and_requests_exclude_each_other
+                a_panic_affects_one_request_only
+                try_recv_takes_what_has_arrived
+                datagrams_fill_allocated_memory
+                allocated_memory_may_be_short
+                allocating_receivers_lose_nothing
+                pieces_are_sent_as_one_datagram
+                an_opened_socket_gets_options
+                a_close_outside_of_run_frees_the_address
+                unix_datagrams_are_exchanged
                 closing_frees_the_port
-                closed_handles_do_nothing
-                sends_go_at_once_and_are_told_later
+                closed_handles_are_errors
+                sends_are_immediate_and_call_back_later
                 the_queue_is_counted_until_the_callback
-                buffers_come_back
-                an_error_is_that_of_one_datagram
-                sends_are_told_before_the_close
-                try_send_sends_now_or_never
+                buffers_are_returned
+                an_error_fails_one_datagram_only
+                sends_call_back_before_the_close
+                try_send_sends_or_fails
                 try_send_many_skips_nothing
-                try_send_many_stops_at_what_fails
-                sending_on_starves_nobody
-                answers_keep_their_order
-                answers_before_a_close_are_sent
-                a_panic_takes_no_sends_with_it
+                try_send_many_stops_at_the_first_error
+                sends_from_callbacks_do_not_starve_the_loop
+                responses_keep_their_order
+                responses_before_a_close_are_sent
+                a_panic_loses_no_send
                 handles_send_to_each_other
-                what_waits_goes_in_order
-                an_error_of_what_waits_is_that_of_one
-                try_send_does_not_overtake
-                closing_cancels_what_waits
-                closing_cancels_what_is_in_flight
-                datagrams_come_with_their_sender
-                empty_datagrams_are_datagrams
+                queued_sends_keep_their_order
+                an_error_fails_one_queued_send_only
+                try_send_does_not_overtake_queued_sends
+                closing_cancels_queued_sends
+                closing_cancels_sends_in_flight
+                datagrams_carry_their_sender
+                empty_datagrams_are_delivered
                 long_datagrams_are_truncated
-                the_largest_datagram_comes_whole
-                several_come_with_one_event
-                a_flood_starves_nobody
+                the_largest_datagram_is_not_truncated
+                one_event_delivers_several_datagrams
+                a_flood_does_not_starve_the_loop
                 stopping_in_the_callback_loses_nothing
-                closing_in_the_callback_ends_it
+                closing_in_the_callback_stops_delivery
                 a_callback_may_replace_itself
                 a_panic_loses_one_datagram_at_most
-                lent_memory_stays_as_it_is
-                options_want_a_socket
+                lent_memory_is_stable_during_the_callback
+                options_need_a_socket
                 options_reach_the_socket
-                options_of_ipv6_reach_the_socket
+                ipv6_options_reach_the_socket
                 members_of_a_group_get_its_datagrams
                 members_of_an_ipv6_group_get_its_datagrams
-                sources_of_a_group_are_told_apart
+                source_membership_filters_senders
                 a_refusal_reaches_a_connected_socket
-                reports_of_the_network_reach_the_receiver
-                reports_are_told_once
-                congestion_is_told_if_asked_for
-                segments_are_cut_and_put_together
+                extended_errors_reach_the_receiver
+                extended_errors_are_delivered_once
+                congestion_marks_are_delivered_if_enabled
+                segmentation_offload_splits_and_coalesces
                 any_callback_may_close
-                what_waited_may_close
+                a_datagram_kept_while_stopped_may_close
                 thousands_of_datagrams
-                a_ping_pong_takes_three_calls_a_datagram
-                more_than_fits_in_memory_comes
-                what_comes_while_stopped_is_told_later
-                closing_ends_what_is_in_flight
+                a_ping_pong_costs_three_system_calls
+                more_datagrams_than_buffers_are_delivered
+                datagrams_received_while_stopped_are_kept
+                closing_cancels_receives_in_flight
                 a_loop_may_be_dropped_in_flight
-                answers_with_callbacks_take_few_calls
-                no_descriptor_is_left_behind;
+                responses_with_callbacks_share_system_calls
+                no_descriptor_leaks;
             29 names:
-                digits_are_their_own_answer
-                hints_choose
-                a_service_alone_is_of_this_machine
+                numeric_addresses_resolve_to_themselves
+                hints_filter_results
+                a_service_without_host_is_local
                 localhost_is_found
                 the_hosts_file_is_read
                 unknown_names_are_errors
-                impossible_questions_are_refused
-                unicode_becomes_ascii
-                addresses_have_names
+                invalid_queries_are_refused
+                unicode_names_are_converted_to_ascii
+                addresses_resolve_to_names
                 lookups_are_requests
-                waiting_lookups_can_be_cancelled
-                lookups_leave_threads_for_others;
+                queued_lookups_can_be_cancelled
+                lookups_do_not_occupy_all_threads;
             30 platform:
                 random_bytes_fill_the_buffer
-                waiting_random_requests_can_be_cancelled
+                queued_random_requests_can_be_cancelled
                 too_many_random_bytes_are_refused
-                processors_are_known
-                memory_adds_up
-                use_is_counted
-                the_system_has_names
+                processors_are_listed
+                memory_sizes_are_consistent
+                resource_usage_grows
+                uname_hostname_and_uptime_are_known
                 interfaces_have_addresses
                 users_and_groups_are_found
-                a_title_is_shown
+                the_process_title_is_visible
                 priorities_can_be_lowered
-                threads_can_be_told_apart
-                temporary_files_go_where_they_are_told;
+                threads_have_a_name_an_affinity_and_a_priority
+                the_temporary_directory_follows_the_environment;
             31 terminals:
-                lines_come_when_they_end
-                keys_come_as_they_are_typed
-                a_wire_changes_nothing
-                the_callers_descriptor_stays_as_it_is
+                normal_mode_delivers_lines
+                raw_mode_delivers_keys
+                io_mode_changes_no_byte
+                the_callers_descriptor_keeps_its_flags
                 a_master_is_a_terminal_too
                 the_window_has_a_size
-                what_nobody_reads_waits
-                directions_are_those_of_the_descriptor
-                a_terminal_has_no_peers
+                unread_output_stays_queued
+                directions_follow_the_access_mode
+                a_terminal_does_not_listen
                 the_mode_is_restored
                 several_handles_restore_the_first_mode
                 a_reset_restores_all_modes
-                the_end_of_the_program_restores_the_mode
-                a_hang_up_is_the_end
+                program_exit_restores_the_mode
+                a_hang_up_is_the_end_of_file
                 any_callback_may_close
-                no_descriptor_is_left_behind
+                no_descriptor_leaks
                 consoles_are_read
                 consoles_are_written
-                what_is_no_terminal_is_refused
-                descriptors_are_told_apart;
+                other_descriptors_are_refused
+                descriptor_kinds_are_distinguished;
             32 pipes:
-                names_are_known
-                abstract_names_are_no_files
-                impossible_names_are_refused
+                both_ends_have_names
+                abstract_names_create_no_file
+                the_empty_name_is_assigned_by_linux
+                invalid_names_are_refused
                 a_name_in_use_is_refused
-                the_path_goes_with_the_handle
-                access_can_be_widened
+                a_close_removes_the_path
+                permissions_can_be_widened
+                widening_permissions_follows_no_link
                 listening_needs_a_name
                 connecting_is_a_request
-                nobody_there_is_told_by_the_callback
+                a_failed_connect_is_reported_by_the_callback
                 writes_wait_for_the_connection
                 a_close_cancels_the_connect
                 connections_are_accepted_in_order
-                a_full_backlog_is_told
-                as_many_wait_as_was_said
-                pairs_go_both_ways
-                an_ended_pipe_is_answered
-                one_way_pipes_go_one_way
-                a_reader_that_goes_breaks_the_pipe
-                an_echo_comes_back_whole
-                an_echo_takes_three_calls_a_message
-                no_descriptor_is_left_behind
-                a_descriptor_says_what_it_can_do
-                files_are_refused
+                a_full_backlog_is_reported
+                the_backlog_limits_pending_clients
+                pairs_are_bidirectional
+                a_half_closed_pipe_can_be_answered
+                one_way_pipes_are_unidirectional
+                a_write_without_a_reader_fails
+                an_echo_is_complete
+                an_echo_costs_three_system_calls
+                no_descriptor_leaks
+                the_access_mode_sets_the_directions
+                regular_files_are_refused
                 a_handle_takes_one_descriptor
                 raw_pairs_block_or_not
                 standard_streams_stay_open
+                handles_share_a_standard_stream_by_turns
+                shared_pipes_stay_blocking_for_other_owners
                 handles_arrive_with_their_bytes
-                several_handles_go_with_one_write
+                one_write_passes_several_handles
                 handles_keep_their_order
-                handles_go_once_with_a_large_write
+                a_large_write_passes_its_handles_once
                 listeners_can_be_passed
                 a_closed_handle_is_not_passed
                 a_cancelled_write_passes_nothing
-                passing_has_rules
+                invalid_handle_passing_is_refused
                 an_immediate_write_passes_handles
-                what_is_not_taken_is_closed_with_the_pipe
-                other_descriptors_can_be_taken
-                pulled_reads_get_handles
+                unaccepted_handles_are_closed_with_the_pipe
+                other_descriptors_can_be_accepted
+                read_requests_receive_handles
                 handles_reach_another_process
-                out_of_descriptors_is_told_of_handles;
+                unaccepted_handles_are_limited
+                handles_lost_for_want_of_descriptors_are_reported;
             33 processes:
-                codes_are_told
-                signals_are_told
-                the_end_is_told_once_and_later
+                exit_codes_are_reported
+                termination_signals_are_reported
+                the_exit_is_reported_once_and_never_inline
                 can_be_killed
-                the_dead_cannot_be_killed
-                can_be_killed_by_number
+                an_exited_child_cannot_be_killed
+                can_be_killed_by_process_id
                 can_be_killed_while_starting
-                many_run_at_once
-                keep_the_loop_unless_unreferenced
-                a_panic_leaves_the_rest
-                a_missing_program_is_told_at_once
-                what_may_not_be_run_is_told
-                what_is_no_program_is_told
-                a_missing_directory_is_told
-                out_of_descriptors_is_told
-                what_cannot_be_passed_on_is_refused
-                users_need_the_right_to_change
-                arguments_arrive_as_they_are
-                the_own_name_can_be_another
+                many_run_concurrently
+                keep_the_loop_alive_unless_unreferenced
+                a_panic_keeps_other_exits
+                a_missing_program_fails_the_spawn
+                a_handle_outlives_a_failed_spawn
+                a_program_without_permission_fails_the_spawn
+                an_invalid_executable_fails_the_spawn
+                a_missing_directory_fails_the_spawn
+                out_of_descriptors_fails_the_spawn
+                invalid_commands_are_refused
+                changing_the_user_needs_privileges
+                arguments_are_passed_unchanged
+                argv0_can_differ_from_the_program
                 the_environment_is_inherited_or_changed
-                names_are_found_by_the_childs_path
-                the_directory_is_the_childs
-                signals_are_as_in_a_new_process
+                programs_are_searched_in_the_childs_path
+                the_working_directory_can_be_set
+                signal_dispositions_are_reset
                 detached_children_lead_a_session
-                users_and_groups_change
-                flags_for_windows_do_no_harm
-                standard_streams_are_the_null_device
+                users_and_groups_can_be_set
+                groups_that_cannot_be_dropped_fail_the_spawn
+                windows_flags_are_accepted_everywhere
+                standard_streams_default_to_the_null_device
                 files_are_inherited
                 standard_streams_are_inherited
-                there_can_be_more_than_three
-                descriptors_may_change_places
-                nothing_else_is_inherited
+                a_parent_may_have_no_standard_streams
+                more_than_three_descriptors_can_be_passed
+                descriptors_may_be_permuted
+                no_other_descriptor_is_inherited
                 streams_are_inherited
-                a_child_sends_back_what_it_is_sent
-                each_output_is_a_pipe_of_its_own
-                a_pipe_may_go_both_ways
+                a_shared_stream_does_not_block_the_loop
+                a_stream_keeps_its_bytes_for_a_child
+                a_child_echoes_through_pipes
+                outputs_have_separate_pipes
+                a_pipe_may_be_bidirectional
                 a_killed_child_ends_its_pipes
-                no_child_is_no_pipe
-                impossible_pipes_are_refused
-                ends_block_unless_asked_not_to
-                closing_leaves_the_child_and_no_zombie
+                a_failed_spawn_leaves_pipes_unopened
+                invalid_pipes_are_refused
+                child_ends_block_unless_non_blocking
+                closing_leaves_a_running_child_and_no_zombie
                 a_dropped_loop_leaves_no_zombie
-                no_descriptor_is_left_behind
-                children_of_others_are_left_alone
-                a_stolen_end_is_an_error
-                a_child_is_a_handle_like_others
-                the_signal_is_shared
+                no_descriptor_leaks
+                other_children_are_not_reaped
+                an_exit_reaped_elsewhere_is_an_error
+                a_child_is_a_regular_handle
+                sigchld_is_shared_with_signal_handles
                 a_forked_loop_has_no_children;
             34 watching:
-                entries_are_told_by_name
-                a_new_name_is_told_with_the_old
-                a_file_is_told_alone
-                several_watch_one_path
+                entry_changes_are_reported_by_name
+                a_rename_reports_both_names
+                relative_paths_are_watched
+                a_watched_file_reports_only_itself
+                several_handles_watch_one_path
                 a_handle_watches_one_path
-                the_past_is_not_told
-                a_callback_may_end_it
-                a_closed_handle_is_told_nothing
-                keep_the_loop_unless_unreferenced
-                a_removed_directory_is_told
-                a_panic_leaves_the_rest
-                thousands_of_changes
+                changes_before_the_start_are_not_reported
+                a_callback_may_stop_or_close
+                a_closed_handle_gets_no_change
+                keep_the_loop_alive_unless_unreferenced
+                a_removed_directory_is_reported
+                a_panic_keeps_other_changes
+                thousands_of_changes_are_reported_or_lost
                 directories_below_are_watched
                 new_directories_are_watched
                 no_file_of_a_busy_tree_is_missed
-                moved_directories_have_new_names
-                removed_directories_may_come_back
-                a_moved_root_is_told
-                a_removed_root_may_come_back
+                moved_directories_report_new_paths
+                removed_directories_may_be_recreated
+                a_moved_root_is_reported
+                a_removed_root_may_be_recreated
                 links_are_not_followed
-                lost_changes_are_told
+                a_queue_overflow_is_reported
                 out_of_watches_is_an_error
                 out_of_descriptors_is_an_error
-                no_descriptor_is_left_behind
-                a_forked_child_watches_on;
+                no_descriptor_leaks
+                a_forked_child_continues_to_watch;
             35 file_polls:
-                what_does_not_change_is_not_told
-                the_time_of_a_look_is_a_part_of_the_interval
-                changes_are_told
-                rights_are_a_part_of_it
-                errors_are_told_once
-                may_stop_and_start_anew
-                a_closed_poll_is_not_told
-                polls_keep_the_loop_unless_unreferenced
-                mistakes_are_errors
+                unchanged_files_are_not_reported
+                the_interval_includes_the_stat
+                changes_are_reported
+                permission_changes_are_reported
+                errors_are_reported_once
+                may_be_restarted
+                a_closed_poll_is_not_called
+                keep_the_loop_alive_unless_unreferenced
+                invalid_calls_are_errors
                 a_panic_stops_the_poll;
             36 files:
-                what_is_written_can_be_read
-                an_offset_leaves_the_position
-                there_is_nothing_beyond_the_end
+                written_data_can_be_read
+                an_offset_does_not_move_the_position
+                reads_beyond_the_end_are_empty
                 offsets_may_be_huge
-                lists_are_filled_in_order
-                long_lists_are_written_whole
-                more_than_two_gigabytes_at_once
-                empty_buffers_move_nothing
+                buffer_lists_are_filled_in_order
+                long_buffer_lists_are_written_completely
+                more_than_two_gigabytes_in_one_write
+                empty_buffers_transfer_nothing
                 appending_goes_to_the_end
                 short_writes_are_continued
-                buffers_come_back_from_failures
-                files_are_cut_and_flushed
-                names_are_made_and_removed
-                a_rename_replaces
-                what_is_missing_is_not_found
+                failed_operations_return_their_buffers
+                files_are_truncated_and_synced
+                entries_are_created_and_removed
+                a_rename_replaces_the_target
+                missing_paths_are_not_found
                 a_name_in_use_is_refused
-                directories_are_no_files
+                directories_and_files_are_distinct
                 long_names_are_refused
-                names_are_in_any_script
-                names_need_not_be_text
-                a_nul_is_refused_at_once
+                names_may_be_unicode
+                names_may_be_invalid_unicode
+                a_nul_in_a_path_is_refused_immediately
                 links_are_read_and_resolved
-                links_in_a_circle_are_an_error
+                link_loops_are_an_error
                 junctions_lead_to_directories
-                access_can_be_asked_for
-                every_way_of_asking_agrees
+                access_can_be_checked
+                all_stat_variants_agree
                 special_files_have_kinds
-                times_are_set_or_left
-                times_of_links_are_their_own
-                permissions_are_set
-                new_files_have_their_mode
-                owners_are_set_by_root
-                file_systems_tell_their_size
-                entries_come_by_name
-                entries_come_in_batches
-                batches_may_be_asked_for_at_once
+                times_can_be_set_or_kept
+                link_times_are_separate
+                permissions_can_be_set
+                new_files_get_the_requested_mode
+                only_root_can_set_owners
+                statfs_reports_sizes
+                scandir_sorts_by_name
+                readdir_returns_batches
+                concurrent_readdirs_return_separate_batches
                 a_directory_in_use_stays_open
-                made_up_names_are_new
-                templates_have_an_end
-                copies_are_the_same
+                temporary_names_are_unique
+                templates_must_end_with_six_x
+                copies_are_identical
                 a_copy_onto_itself_changes_nothing
                 clones_are_made_or_refused
-                half_a_copy_is_removed
-                files_are_sent_in_parts
-                files_are_sent_through_pipes
-                a_full_device_is_told
-                a_full_disk_takes_what_fits
-                what_is_forbidden_is_refused
-                out_of_descriptors_is_told
-                no_descriptor_is_left_behind
-                callbacks_come_once_and_later
-                operations_follow_each_other
-                both_twins_agree
-                hundreds_at_once
-                what_has_not_begun_can_be_cancelled
-                a_cancel_prevents_or_is_too_late
-                what_has_begun_cannot_be_cancelled
-                what_is_in_memory_is_read_at_once
+                a_partial_copy_is_removed
+                sendfile_copies_a_range
+                sendfile_fills_a_pipe_in_parts
+                a_full_device_is_reported
+                a_full_disk_accepts_a_partial_write
+                permission_errors_are_reported
+                out_of_descriptors_is_an_error
+                no_descriptor_leaks
+                callbacks_run_once_and_never_inline
+                operations_can_be_chained
+                perform_and_start_agree
+                hundreds_run_concurrently
+                queued_operations_can_be_cancelled
+                a_cancel_prevents_the_operation_or_fails
+                started_operations_cannot_be_cancelled
+                every_kind_of_operation_can_be_cancelled
+                a_read_in_flight_can_be_cancelled
+                a_racing_cancel_loses_no_byte
+                borrowed_descriptors_stay_open
+                cached_data_is_read_without_a_thread
                 many_reads_on_one_thread_keep_their_order
-                reads_of_two_loops_on_one_thread
+                reads_of_two_loops_share_one_thread
                 a_file_in_use_stays_open
                 a_callback_may_close_its_file
-                a_loop_may_go_before_its_operations
-                a_panic_is_that_of_one_callback;
+                a_loop_may_be_dropped_before_its_operations
+                a_panic_affects_one_callback_only;
+            37 short_forms:
+                state_is_one_value_of_each_type
+                the_state_and_the_loop_are_lent_together
+                an_error_closes_the_handle_and_is_reported
+                stream_errors_close_the_stream
+                a_close_cancels_sends_silently
+                write_with_reports_every_error
+                listen_on_accepts_connections
+                connect_to_tries_addresses_in_order
+                connect_to_looks_names_up
+                connect_to_reports_all_errors
+                a_close_cancels_connect_to
+                any_stream_is_its_stream
+                channels_are_handles
+                a_released_connection_continues_in_another_loop
+                a_busy_stream_is_not_released
+                connections_are_accepted_as_sockets;
         }
     };
 }

@@ -1,15 +1,15 @@
-//! Point 8: every operation ends, once.
+//! Point 8: every operation completes exactly once.
 //!
-//! A loop keeps a request, and the memory lent with it, until the last `Done`: one
-//! that never comes leaks both, and one too many frees them twice.
+//! A loop keeps a request and its lent memory until the last `Done`: a missing one leaks both, and
+//! a surplus one frees them twice.
 
-mod crowds;
 mod messages;
+mod volume;
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
 
-use poll_core::{Backend, Mode, Op, OpKind, RawBuf, RawSource, Ready, Token};
+use poll_core::{Backend, Interest, Mode, Op, OpKind, RawBuf, RawSource, Readiness, Token};
 
 use crate::support::observe::{
     A, B, C, await_ready, deregister, quiet, ready_of, register, wait_once,
@@ -23,19 +23,19 @@ use crate::support::wine;
 use crate::support::work::{Work, connect_to};
 use crate::{Lab, Skip, Verdict};
 
-pub use crowds::*;
 pub use messages::*;
+pub use volume::*;
 
-/// One end for one submission, whether data came, a cancel came, or both in either
-/// order: the race between a cancel and a completion is where ends get lost or doubled.
-pub fn end_exactly_once<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// One completion per submission, whether data arrived, a cancel was made, or both in either order:
+/// the race between cancellation and completion is where completions are lost or duplicated.
+pub fn complete_exactly_once(lab: &Lab) -> Verdict {
     let rounds: Vec<Pending> = {
         let backend = lab.backend()?;
         (0..64).map(|_| Pending::new(&backend)).collect::<Result<_, Skip>>()?
     };
     let mut backend = lab.backend()?;
     for (round, pending) in rounds.iter().enumerate() {
-        // An index is free for the next operation once the last one has ended.
+        // An index is free for the next operation once the previous one has completed.
         let token = Token::new(round as u32 % 3, round as u32 / 3);
         submit(&mut backend, token, pending.op);
         let mut cancel = || backend.cancel(token).expect("cancel of an operation in flight");
@@ -54,7 +54,7 @@ pub fn end_exactly_once<B: Backend>(lab: &Lab<B>) -> Verdict {
         let result = await_end(&mut backend, token);
         match round % 4 {
             0 => pending.assert_seen(result),
-            1 => assert!(is_cancelled(result), "cancelled with nothing to do: {result:?}"),
+            1 => assert!(is_cancelled(result), "cancelled without data: {result:?}"),
             _ if is_cancelled(result) => {}
             _ => pending.assert_seen(result),
         }
@@ -63,9 +63,9 @@ pub fn end_exactly_once<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// An operation that could complete at once is still in flight until a wait says
-/// otherwise. Callbacks that run inside the call that starts them recurse without end.
-pub fn never_complete_inline<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// An operation that could complete immediately stays in flight until a wait reports it. Callbacks
+/// that ran inside the submitting call would recurse without bound.
+pub fn never_complete_inline(lab: &Lab) -> Verdict {
     let (pending, other) = {
         let backend = lab.backend()?;
         (Pending::new(&backend)?, Pending::new(&backend)?)
@@ -78,9 +78,9 @@ pub fn never_complete_inline<B: Backend>(lab: &Lab<B>) -> Verdict {
     assert_eq!(again.kind(), ErrorKind::AlreadyExists, "not yet reported, so in flight: {again}");
     pending.assert_seen(await_end(&mut backend, A));
 
-    // The same for one that is over in the kernel and then cancelled.
+    // The same for one that has completed in the kernel and is then cancelled.
     submit(&mut backend, A, other.op);
-    backend.cancel(A).expect("not yet reported, so there is something to cancel");
+    backend.cancel(A).expect("not yet reported, so still in flight");
     let result = await_end(&mut backend, A);
     if !is_cancelled(result) {
         other.assert_seen(result);
@@ -89,9 +89,9 @@ pub fn never_complete_inline<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// An operation that fails says why, with the operating system's own error, in its
-/// `Done`: `submit` fails only for what the backend itself will not do.
-pub fn fail_with_the_error<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A failed operation reports the operating system's error in its `Done`: `submit` fails only for
+/// what the backend itself refuses.
+pub fn report_the_os_error(lab: &Lab) -> Verdict {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     let unconnected = TcpStream::from(socket.expect("a socket"));
     let mut memory = vec![0; 16];
@@ -100,7 +100,7 @@ pub fn fail_with_the_error<B: Backend>(lab: &Lab<B>) -> Verdict {
     let (connect, _address) = connect_to(refused_address());
     let mut backend = lab.backend()?;
     let mut unsendable = vec![ErrorKind::NotConnected, ErrorKind::BrokenPipe];
-    if wine::says_reset_for_a_broken_pipe() {
+    if wine::reports_reset_for_broken_pipe() {
         unsendable.push(ErrorKind::ConnectionReset);
     }
     let failing = [
@@ -131,16 +131,16 @@ pub fn fail_with_the_error<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// A cancelled operation ends with `ECANCELED`, in a wait, and nothing happens later:
-/// its memory may be freed then. Its token is free, its source as good as before.
-pub fn end_when_cancelled<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A cancelled operation completes with `ECANCELED` in a wait, and nothing is reported afterwards:
+/// its memory may then be freed, its token is free, and its source is usable.
+pub fn complete_when_cancelled(lab: &Lab) -> Verdict {
     let pending = Pending::new(&lab.backend()?)?;
     let listener = listener();
     let mut backend = lab.backend()?;
     for patience in [false, true] {
         submit(&mut backend, A, pending.op);
         if patience {
-            quiet(&mut backend); // The kernel has it by now.
+            quiet(&mut backend); // Submits it to the kernel.
         }
         backend.cancel(A).expect("cancel of an operation in flight");
         backend.cancel(A).expect("cancel again: it is in flight until it is reported");
@@ -165,9 +165,9 @@ pub fn end_when_cancelled<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// The peer that closes or resets ends what waits for it: with 0, the end of file, or
-/// with the error.
-pub fn end_when_the_peer_goes<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A peer that closes or resets completes pending operations: with 0, the end of file, or with the
+/// error.
+pub fn complete_when_the_peer_closes(lab: &Lab) -> Verdict {
     let (closed, was_reset) = {
         let backend = lab.backend()?;
         (Pending::new(&backend)?, Pending::new(&backend)?)
@@ -189,28 +189,28 @@ pub fn end_when_the_peer_goes<B: Backend>(lab: &Lab<B>) -> Verdict {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "a reset: {error}");
     }
     quiet(&mut backend);
-    // What was lent lives longer than the backend.
+    // The lent memory outlives the backend.
     drop(backend);
     Ok(())
 }
 
-/// Operations and registrations are two name spaces, on one source and under one
-/// token: a loop polls a socket for `WRITE` while a receive is under way.
-pub fn run_beside_readiness<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Operations and registrations have separate name spaces, also for one source and one token: a
+/// loop polls a socket for `WRITE` while a receive is in flight.
+pub fn coexist_with_registrations(lab: &Lab) -> Verdict {
     let pending = Pending::new(&lab.backend()?)?;
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
-    register(&mut backend, B, pending.source(), Ready::WRITE, Mode::Oneshot);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
+    register(&mut backend, B, pending.source(), Interest::WRITE, Mode::Oneshot);
     submit(&mut backend, A, pending.op);
-    await_ready(&mut backend, B, Ready::WRITE);
+    await_ready(&mut backend, B, Readiness::WRITE);
 
     send(&far, b"x");
-    await_ready(&mut backend, A, Ready::READ);
+    await_ready(&mut backend, A, Readiness::READ);
     drain(&near);
     quiet(&mut backend);
 
-    // The registration's end is not the operation's, whose token looks the same.
+    // Deregistering does not end the operation with the equal token.
     deregister(&mut backend, A);
     deregister(&mut backend, B);
     pending.send();
@@ -221,13 +221,13 @@ pub fn run_beside_readiness<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// What `supports` denies, `submit` refuses as `Unsupported`, and nothing comes of it:
-/// a loop falls back to readiness on this answer.
-pub fn are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A kind that `supports` denies is refused by `submit` as `Unsupported`, without side effects: a
+/// loop then falls back to readiness.
+pub fn unsupported_kinds_are_refused(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut refused = Vec::new();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     for kind in OpKind::ALL.iter().copied() {
         if backend.supports(kind) {
             continue;
@@ -242,28 +242,27 @@ pub fn are_refused_if_unsupported<B: Backend>(lab: &Lab<B>) -> Verdict {
             _ => match Work::of(kind) {
                 Some(work) => {
                     let op = work.op;
-                    refused.push(work); // In case that it is performed after all.
+                    refused.push(work); // Keeps its memory, in case that it is performed nevertheless.
                     op
                 }
                 None => continue,
             },
         };
         match try_submit(&mut backend, A, op) {
-            Ok(()) => panic!("{kind:?} is accepted, although `supports` denies it"),
+            Ok(()) => panic!("{kind:?} is accepted although `supports` denies it"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{kind:?}: {error}"),
         }
     }
     quiet(&mut backend);
     send(&far, b"x");
-    await_ready(&mut backend, A, Ready::READ);
+    await_ready(&mut backend, A, Readiness::READ);
     drop(backend);
     drop(refused);
     Ok(())
 }
 
-/// A token names one operation in flight: a second is `AlreadyExists`, and the first
-/// goes on.
-pub fn one_token_one_operation<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A token names one operation in flight: a second one is `AlreadyExists`, and the first continues.
+pub fn token_in_flight_is_refused(lab: &Lab) -> Verdict {
     let (first, second) = {
         let backend = lab.backend()?;
         (Pending::new(&backend)?, Pending::new(&backend)?)
@@ -271,7 +270,7 @@ pub fn one_token_one_operation<B: Backend>(lab: &Lab<B>) -> Verdict {
     let mut backend = lab.backend()?;
     submit(&mut backend, A, first.op);
     for _ in 0..2 {
-        let error = try_submit(&mut backend, A, second.op).expect_err("a token that is in use");
+        let error = try_submit(&mut backend, A, second.op).expect_err("a token in use");
         assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
         second.send();
         quiet(&mut backend);
@@ -284,24 +283,24 @@ pub fn one_token_one_operation<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// Cancelling what is not in flight is `NotFound`, on every backend: nothing, a
+/// Cancelling what is not in flight is `NotFound` on every backend: an unknown token, a
 /// registration, or an operation of another generation.
-pub fn cancelling_nothing_is_not_found<B: Backend>(lab: &Lab<B>) -> Verdict {
+pub fn cancel_of_unknown_token_is_not_found(lab: &Lab) -> Verdict {
     let pending = Pending::new(&lab.backend()?).ok();
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     if let Some(pending) = &pending {
         submit(&mut backend, B, pending.op);
     }
     for token in [A, C, B.next(), Token::new(70_000, 3)] {
         match backend.cancel(token) {
-            Ok(()) => panic!("cancel of {token:?}, where there is no operation, succeeds"),
+            Ok(()) => panic!("cancel of {token:?} succeeds without an operation"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{token:?}: {error}"),
         }
     }
     send(&far, b"x");
-    await_ready(&mut backend, A, Ready::READ);
+    await_ready(&mut backend, A, Readiness::READ);
     deregister(&mut backend, A);
     if let Some(pending) = &pending {
         quiet(&mut backend);
@@ -311,8 +310,8 @@ pub fn cancelling_nothing_is_not_found<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// Each kind that `supports` promises does what its documentation says.
-pub fn each_kind_does_its_work<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Each kind that `supports` reports works as documented.
+pub fn each_supported_kind_works(lab: &Lab) -> Verdict {
     let mut performed = 0;
     for kind in OpKind::ALL.iter().copied() {
         let Some(work) = Work::of(kind) else { continue };
@@ -323,17 +322,21 @@ pub fn each_kind_does_its_work<B: Backend>(lab: &Lab<B>) -> Verdict {
         submit(&mut backend, A, work.op);
         let result = if kind == OpKind::AcceptMulti {
             let first = await_reports(&mut backend, A)[0];
-            assert!(first.more, "a multishot goes on: {first:?}");
-            backend.cancel(A).expect("cancel of an operation that goes on");
+            assert!(first.more, "a multishot operation continues: {first:?}");
+            backend.cancel(A).expect("cancel of a continuing operation");
             let _ = await_last(&mut backend, A);
             first.result
         } else {
-            // A send from the memory itself says `more`, and holds it until the end.
+            // A zero-copy send reports `more` and holds its memory until the last `Done`.
             await_last(&mut backend, A)
         };
         let beside = wait_once(&mut backend, Some(std::time::Duration::ZERO));
-        assert_eq!((dones(&beside, A), ready_of(&beside, A)), (vec![], Ready::NONE), "{kind:?}");
-        println!("{kind:?}: {result:?}"); // Shown if what follows fails.
+        assert_eq!(
+            (dones(&beside, A), ready_of(&beside, A)),
+            (vec![], Readiness::NONE),
+            "{kind:?}"
+        );
+        println!("{kind:?}: {result:?}"); // Printed if an assertion below fails.
         (work.verify)(result);
         performed += 1;
     }

@@ -1,4 +1,4 @@
-//! Point 32: pipes, their names, the descriptors they take over, and the handles they pass.
+//! Point 32: pipes, their names, the descriptors they take, and the handles they pass.
 
 mod connecting;
 mod descriptors;
@@ -12,12 +12,12 @@ pub use names::*;
 pub use passing::*;
 pub use traffic::*;
 
-/// The cases about what only descriptors have.
+/// The cases that need file descriptors.
 #[cfg(not(unix))]
 macro_rules! unix_alone {
     ($($name:ident: $why:literal)*) => { $(
         #[doc = $why]
-        pub fn $name<T: poll_core::Backend>(_lab: &crate::Lab<T>) -> crate::Verdict {
+        pub fn $name(_lab: &crate::Lab) -> crate::Verdict {
             Err(crate::Skip::because($why))
         }
     )* };
@@ -25,6 +25,8 @@ macro_rules! unix_alone {
 
 #[cfg(not(unix))]
 unix_alone! {
-    other_descriptors_can_be_taken: "only sockets and pipes are passed on Windows"
-    out_of_descriptors_is_told_of_handles: "Windows has no limit on handles to reach"
+    other_descriptors_can_be_accepted: "only sockets and pipes are passed on Windows"
+    handles_lost_for_want_of_descriptors_are_reported: "Windows has no limit on handles to reach"
+    unaccepted_handles_are_limited: "Windows has no limit on handles to reach"
+    widening_permissions_follows_no_link: "no link leads to a named pipe on Windows"
 }

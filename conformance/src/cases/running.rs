@@ -1,6 +1,7 @@
-//! Point 13: what an iteration does, when it blocks, and when the loop ends.
+//! Point 13: the phases of an iteration, when it blocks, and when `run` returns.
 
-mod quiet;
+mod next_iteration;
+mod no_callback;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use poll_core::{Backend, Wake};
-use uv_core::{Async, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, RunMode, Timer};
+use uv_core::{Async, Check, Handle, Idle, Poll, PollEvents, Prepare, RunMode, Timer};
 
 #[cfg(not(unix))]
 use crate::Skip;
@@ -19,37 +20,36 @@ use crate::support::scenes::{call_everything, every_phase, mark_iterations};
 use crate::support::signals::Thread;
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::support::trace::{Count, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-pub use quiet::*;
+pub use {next_iteration::*, no_callback::*};
 
 const MODES: [RunMode; 3] = [RunMode::Default, RunMode::Once, RunMode::NoWait];
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The default mode goes on until nothing is left that could call back, and returns
-/// false then.
-pub fn ends_when_nothing_is_left<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The default mode iterates until the loop is not alive, then returns false.
+pub fn returns_when_not_alive(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
-    assert!(!lp.alive(), "an empty loop is not alive");
+    assert!(!lp.is_alive(), "an empty loop is not alive");
     let note = trace.clone();
     timer_in(&mut lp, MS, move |lp, _| {
         note.note("first");
         timer_in(lp, MS, note.noting("second"));
     });
-    assert!(lp.alive(), "a started timer keeps a loop alive");
+    assert!(lp.is_alive(), "a started timer keeps a loop alive");
     run_to_the_end(&mut lp);
-    trace.expect(&["first", "second"], "both timers, and then the end");
-    assert!(!lp.alive());
+    trace.expect(&["first", "second"], "both timers run, then the loop ends");
+    assert!(!lp.is_alive());
     Ok(())
 }
 
-/// The default mode returns true only if something was left, which takes a stop.
-pub fn returns_true_only_after_a_stop<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The default mode returns true only if the loop is still alive, which requires a stop.
+pub fn returns_true_only_after_a_stop(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (timer, fired) = (Timer::new(&mut lp), Count::default());
     let count = fired.clone();
-    let tick = move |lp: &mut Loop<T>, timer: Timer| match count.add() {
+    let tick = move |lp: &mut Loop, timer: Timer| match count.add() {
         2 => lp.stop(),
         4 => {
             lp.stop();
@@ -59,16 +59,16 @@ pub fn returns_true_only_after_a_stop<T: Backend>(lab: &Lab<T>) -> Verdict {
     };
     timer.start(&mut lp, ZERO, MS, tick).unwrap();
     assert!(run(&mut lp, RunMode::Default), "a timer is left: the loop is alive");
-    assert_eq!(fired.get(), 2, "the loop goes on until it is stopped");
+    assert_eq!(fired.get(), 2, "the loop iterates until it is stopped");
     assert!(run(&mut lp, RunMode::Default), "a close is left: the loop is alive");
-    assert_eq!(fired.get(), 4, "a stop counts for one run");
+    assert_eq!(fired.get(), 4, "a stop affects one run");
     run_to_the_end(&mut lp);
     assert_eq!(fired.get(), 4);
     Ok(())
 }
 
-/// One iteration blocks until something happens, and handles it.
-pub fn once_blocks_until_something_happens<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One iteration blocks until an event arrives, and handles it.
+pub fn once_blocks_until_an_event(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     mark_iterations(&mut lp, &trace);
     let close = trace.then("async", |lp, handle: Async| handle.close(lp).unwrap());
@@ -81,20 +81,20 @@ pub fn once_blocks_until_something_happens<T: Backend>(lab: &Lab<T>) -> Verdict 
             sender.send().unwrap();
         });
         assert!(!run(&mut lp, RunMode::Once), "the handle was closed in this iteration");
-        assert!(sent.load(Ordering::SeqCst), "it returned before anything happened");
+        assert!(sent.load(Ordering::SeqCst), "it returned before the event");
     });
     trace.expect(&["prepare", "async", "check"], "one iteration");
     Ok(())
 }
 
-/// One iteration waits for the next timer and runs it, and no other.
-pub fn once_waits_for_the_next_timer<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One iteration waits for the next timer and runs that timer only.
+pub fn once_waits_for_the_next_timer(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     mark_iterations(&mut lp, &trace);
     let hour = keep_alive(&mut lp);
     timer_in(&mut lp, 20 * MS, trace.noting("timer"));
     assert!(run(&mut lp, RunMode::Once), "the other timer is left");
-    trace.expect(&["prepare", "check", "timer"], "one iteration, which waits for the timer");
+    trace.expect(&["prepare", "check", "timer"], "one iteration that waits for the timer");
     hour.stop(&mut lp).unwrap();
     timer_in(&mut lp, 20 * MS, trace.noting("last"));
     assert!(!run(&mut lp, RunMode::Once), "nothing is left");
@@ -103,29 +103,29 @@ pub fn once_waits_for_the_next_timer<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// One iteration that begins with deferred callbacks runs them and does not block.
-pub fn once_does_not_block_after_deferred_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn once_does_not_block_after_deferred_callbacks(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     keep_alive(&mut lp);
     lp.defer(trace.once("deferred"));
     assert!(run(&mut lp, RunMode::Once));
-    trace.expect(&["deferred"], "that was something to do: no need to wait for an hour");
+    trace.expect(&["deferred"], "a callback has run, so the poll does not block for an hour");
     Ok(())
 }
 
-/// One iteration that begins with an idle watcher does not block, even if the watcher
-/// stops itself: something has happened.
-pub fn once_does_not_block_after_an_idle_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One iteration that begins with an idle watcher does not block, even if the watcher stops itself:
+/// a callback has run.
+pub fn once_does_not_block_after_an_idle_callback(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     keep_alive(&mut lp);
     let idle = Idle::new(&mut lp);
     idle.start(&mut lp, trace.then("idle", |lp, idle: Idle| idle.stop(lp).unwrap())).unwrap();
     assert!(run(&mut lp, RunMode::Once));
-    trace.expect(&["idle"], "that was something to do: no need to wait for an hour");
+    trace.expect(&["idle"], "a callback has run, so the poll does not block for an hour");
     Ok(())
 }
 
-/// The third mode runs one iteration and never blocks.
-pub fn nowait_does_not_block<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `RunMode::NoWait` runs one iteration and never blocks.
+pub fn nowait_does_not_block(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     mark_iterations(&mut lp, &trace);
     let (_, sender) = Async::new(&mut lp, trace.noting("async"));
@@ -135,13 +135,13 @@ pub fn nowait_does_not_block<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     sender.send().unwrap();
     assert!(run(&mut lp, RunMode::NoWait));
-    trace.expect(&["prepare", "async", "check"], "one iteration, with what was there");
+    trace.expect(&["prepare", "async", "check"], "one iteration, with the pending send");
     Ok(())
 }
 
-/// One iteration runs timers once, after the poll. A timer that is due when it begins,
-/// or is due again when it ends, fires once all the same.
-pub fn once_and_nowait_run_timers_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One iteration runs timers once, after the poll. A timer that is due at its start, or due again
+/// at its end, fires once.
+pub fn once_and_nowait_run_timers_once(lab: &Lab) -> Verdict {
     for mode in [RunMode::Once, RunMode::NoWait] {
         let (mut lp, trace) = (new_loop(lab)?, Trace::default());
         mark_iterations(&mut lp, &trace);
@@ -163,9 +163,9 @@ pub fn once_and_nowait_run_timers_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The phases of the default mode, as libuv draws them: timers, pending, idle, prepare,
-/// poll, pending again, check, closing; and timers again.
-pub fn phases_come_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The phases of the default mode are libuv's: timers, pending, idle, prepare, poll, pending again,
+/// check, closing; then timers again.
+pub fn phases_run_in_order(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     every_phase(&mut lp, &trace);
     run_to_the_end(&mut lp);
@@ -184,9 +184,8 @@ pub fn phases_come_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// In the other modes an iteration has the same phases, but timers are due at its end
-/// only.
-pub fn timers_come_last_in_once_and_nowait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// In the other modes an iteration has the same phases, but timers run only at its end.
+pub fn timers_run_last_in_once_and_nowait(lab: &Lab) -> Verdict {
     for mode in [RunMode::Once, RunMode::NoWait] {
         let (mut lp, trace) = (new_loop(lab)?, Trace::default());
         every_phase(&mut lp, &trace);
@@ -207,9 +206,9 @@ pub fn timers_come_last_in_once_and_nowait<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// A loop with nothing that keeps it alive runs nothing, in any mode: not even watchers
-/// that are active but unreferenced. They run along once something keeps it alive.
-pub fn a_dead_loop_runs_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A loop that is not alive runs nothing in any mode, not even active unreferenced watchers. These
+/// run once another handle or request keeps the loop alive.
+pub fn loop_not_alive_runs_nothing(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     mark_iterations(&mut lp, &trace);
     let idle = Idle::new(&mut lp);
@@ -217,7 +216,7 @@ pub fn a_dead_loop_runs_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     idle.unreference(&mut lp).unwrap();
     for mode in MODES {
         assert!(!run(&mut lp, mode), "nothing keeps the loop alive");
-        trace.expect(&[], "a dead loop runs nothing");
+        trace.expect(&[], "a loop that is not alive runs nothing");
     }
     lp.defer(trace.once("deferred"));
     run_to_the_end(&mut lp);
@@ -225,15 +224,31 @@ pub fn a_dead_loop_runs_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A timer that is due but unreferenced does not fire if nothing else keeps the loop
-/// alive. libuv 1.45.0 fired it, and programs that had ended went on.
-pub fn an_unreferenced_timer_does_not_fire_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A loop whose first timers are its last active handles still does one iteration, without
+/// blocking: unreferenced watchers run in it.
+pub fn one_iteration_follows_the_last_timers(lab: &Lab) -> Verdict {
+    let (mut lp, trace) = (new_loop(lab)?, Trace::default());
+    mark_iterations(&mut lp, &trace);
+    timer_in(&mut lp, ZERO, trace.noting("timer"));
+    run_to_the_end(&mut lp);
+    trace.expect(&["timer", "prepare", "check"], "one iteration");
+    assert_eq!(lp.metrics().loop_count(), 1);
+    timer_in(&mut lp, ZERO, move |lp, _| lp.stop());
+    assert!(!run(&mut lp, RunMode::Default), "nothing is left");
+    trace.expect(&[], "a stop in the timer leaves no iteration");
+    assert_eq!(lp.metrics().loop_count(), 1);
+    Ok(())
+}
+
+/// A timer that is due but unreferenced does not fire if nothing else keeps the loop alive. libuv
+/// 1.45.0 fired it, so programs that should have ended kept running.
+pub fn unreferenced_timer_does_not_fire_alone(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let timer = timer_in(&mut lp, ZERO, trace.noting("timer"));
     timer.unreference(&mut lp).unwrap();
     for mode in MODES {
         assert!(!run(&mut lp, mode), "nothing keeps the loop alive");
-        trace.expect(&[], "the loop is dead");
+        trace.expect(&[], "the loop is not alive");
     }
     lp.defer(trace.once("deferred"));
     run_to_the_end(&mut lp);
@@ -241,9 +256,9 @@ pub fn an_unreferenced_timer_does_not_fire_alone<T: Backend>(lab: &Lab<T>) -> Ve
     Ok(())
 }
 
-/// A stop before a run makes that run return at once, without even running timers that
-/// are due; and the next run is as if nothing had been.
-pub fn a_stop_before_a_run_is_used_up_by_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stop before a run makes that run return immediately, without running due timers; the next run
+/// is unaffected.
+pub fn stop_before_run_is_consumed(lab: &Lab) -> Verdict {
     for mode in MODES {
         let (mut lp, trace) = (new_loop(lab)?, Trace::default());
         timer_in(&mut lp, ZERO, trace.noting("timer"));
@@ -251,26 +266,26 @@ pub fn a_stop_before_a_run_is_used_up_by_it<T: Backend>(lab: &Lab<T>) -> Verdict
         let idle = Idle::new(&mut lp);
         idle.start(&mut lp, trace.then("idle", |lp, idle: Idle| idle.stop(lp).unwrap())).unwrap();
         lp.stop();
-        assert!(run(&mut lp, mode), "{mode:?}: everything is left to do");
+        assert!(run(&mut lp, mode), "{mode:?}: everything is pending");
         trace.expect(&[], "the loop was stopped");
         assert!(!run(&mut lp, mode), "{mode:?}: everything is done");
         let expected = match mode {
             RunMode::Default => ["timer", "deferred", "idle"],
             RunMode::Once | RunMode::NoWait => ["deferred", "idle", "timer"],
         };
-        trace.expect(&expected, "the stop was used up");
+        trace.expect(&expected, "the stop was consumed");
     }
     Ok(())
 }
 
-/// A stop in a callback lets the iteration end, which does not block any more. There is
-/// none to end if the timers before the first iteration stop the loop.
-pub fn a_stop_in_a_callback_ends_the_iteration<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stop in a callback lets the iteration finish without blocking. No iteration runs if the timers
+/// before the first one stop the loop.
+pub fn stop_in_a_callback_completes_the_iteration(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     keep_alive(&mut lp);
     let (prepare, check) = (Prepare::new(&mut lp), Check::new(&mut lp));
     check.start(&mut lp, trace.noting("check")).unwrap();
-    let stop = trace.then("prepare", |lp: &mut Loop<T>, _: Prepare| lp.stop());
+    let stop = trace.then("prepare", |lp: &mut Loop, _: Prepare| lp.stop());
     prepare.start(&mut lp, stop).unwrap();
     for _ in 0..2 {
         assert!(run(&mut lp, RunMode::Default));
@@ -283,9 +298,9 @@ pub fn a_stop_in_a_callback_ends_the_iteration<T: Backend>(lab: &Lab<T>) -> Verd
     Ok(())
 }
 
-/// A callback that runs its loop gets an error, and everything goes on. Another loop it
-/// may run.
-pub fn a_run_within_a_run_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A callback that runs its own loop gets an error, and the outer run continues. It may run another
+/// loop.
+pub fn nested_run_is_refused(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let mut other = new_loop(lab)?;
     timer_in(&mut other, ZERO, trace.noting("other loop"));
@@ -309,23 +324,22 @@ pub fn a_run_within_a_run_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Deferred callbacks run in the order they were deferred in, once each, and keep the
-/// loop alive until then.
-pub fn deferred_callbacks_run_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Deferred callbacks run once each, in the order of deferral, and keep the loop alive until then.
+pub fn deferred_callbacks_run_in_order(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     for name in ["a", "b", "c"] {
         lp.defer(trace.once(name));
     }
-    assert!(lp.alive(), "a deferred callback keeps a loop alive");
+    assert!(lp.is_alive(), "a deferred callback keeps a loop alive");
     run_to_the_end(&mut lp);
     trace.expect(&["a", "b", "c"], "in order");
-    assert!(!lp.alive());
+    assert!(!lp.is_alive());
     Ok(())
 }
 
-/// What a deferred callback defers waits for the next round, which is after the poll:
-/// the poll does not block then.
-pub fn deferred_callbacks_can_defer<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Callbacks deferred by a deferred callback run in the next round, which follows the poll: the
+/// poll does not block then.
+pub fn deferred_callbacks_can_defer(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     mark_iterations(&mut lp, &trace);
     let hour = keep_alive(&mut lp);
@@ -344,10 +358,10 @@ pub fn deferred_callbacks_can_defer<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// After the poll there are eight rounds at the most, so that a callback that defers for
-/// ever does not starve the rest of the loop.
-pub fn deferring_for_ever_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn again<T: Backend>(lp: &mut Loop<T>, rounds: Count) {
+/// At most eight rounds run after the poll, so that a callback that defers itself endlessly does
+/// not starve the loop.
+pub fn endless_deferring_does_not_starve_the_loop(lab: &Lab) -> Verdict {
+    fn again(lp: &mut Loop, rounds: Count) {
         rounds.add();
         lp.defer(|lp| again(lp, rounds));
     }
@@ -356,21 +370,21 @@ pub fn deferring_for_ever_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
     lp.defer(|lp| again(lp, count));
     let (seen, check) = (rounds.clone(), Check::new(&mut lp));
     let mut expected = 1 + 8;
-    let look = move |_: &mut Loop<T>, _| {
+    let check_rounds = move |_: &mut Loop, _| {
         assert_eq!(seen.get(), expected, "one round before each poll and eight after it");
         expected += 1 + 8;
     };
-    check.start(&mut lp, look).unwrap();
+    check.start(&mut lp, check_rounds).unwrap();
     for _ in 0..3 {
-        assert!(run(&mut lp, RunMode::Once), "there is always one more");
+        assert!(run(&mut lp, RunMode::Once), "a deferred callback is always pending");
     }
     assert_eq!(rounds.get(), 3 * (1 + 8));
     Ok(())
 }
 
-/// A signal that interrupts the poll does not end the iteration: the loop waits for the
-/// rest of the time.
-pub fn an_interrupted_poll_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A signal that interrupts the poll does not end the iteration: the loop waits for the remaining
+/// time.
+pub fn interrupted_poll_is_resumed(lab: &Lab) -> Verdict {
     #[cfg(not(unix))]
     {
         let _ = lab;
@@ -379,21 +393,21 @@ pub fn an_interrupted_poll_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdi
     #[cfg(unix)]
     {
         let here = Thread::current();
-        disturbed(new_loop(lab)?, move || here.interrupt());
+        wait_interrupted(new_loop(lab)?, move || here.interrupt());
         Ok(())
     }
 }
 
-/// A wake that brings nothing does not end the iteration either.
-pub fn a_wake_for_nothing_waits_for_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A spurious wake does not end the iteration either.
+pub fn spurious_wake_resumes_the_poll(lab: &Lab) -> Verdict {
     let lp = new_loop(lab)?;
     let waker = lp.backend().waker();
-    disturbed(lp, move || waker.wake().expect("a wake"));
+    wait_interrupted(lp, move || waker.wake().expect("a wake"));
     Ok(())
 }
 
-/// Waits for a timer in one iteration while another thread disturbs the poll.
-fn disturbed<T: Backend>(mut lp: Loop<T>, disturb: impl Fn() + Sync) {
+/// Waits for a timer in one iteration while another thread interrupts the poll.
+fn wait_interrupted(mut lp: Loop, interrupt: impl Fn() + Sync) {
     let trace = Trace::default();
     mark_iterations(&mut lp, &trace);
     timer_in(&mut lp, 60 * MS, trace.noting("timer"));
@@ -401,35 +415,37 @@ fn disturbed<T: Backend>(mut lp: Loop<T>, disturb: impl Fn() + Sync) {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
-                disturb();
+                interrupt();
                 thread::sleep(2 * MS);
             }
         });
         let result = lp.run(RunMode::Once);
         over.store(true, Ordering::SeqCst);
-        assert!(!result.expect("a run that is disturbed"), "nothing is left");
+        assert!(!result.expect("a run that is interrupted"), "nothing is left");
     });
-    trace.expect(&["prepare", "check", "timer"], "one iteration, however often it is disturbed");
+    trace.expect(&["prepare", "check", "timer"], "one iteration, however often it is interrupted");
 }
 
-/// The next poll does not block while there is something to do: after a stop, without
-/// anything active, with deferred callbacks, idle watchers or closing handles. An
-/// unreferenced idle watcher counts, an unreferenced timer does not keep from ending.
-pub fn does_not_block_with_something_to_do<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The next poll does not block after a stop, without active handles, or with deferred callbacks,
+/// active idle watchers or closing handles. An unreferenced idle watcher counts; an unreferenced
+/// timer does not keep the loop alive.
+pub fn does_not_block_with_pending_work(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     assert_eq!(lp.backend_timeout(), Some(ZERO), "nothing is active");
     let timer = keep_alive(&mut lp);
     timer.unreference(&mut lp).unwrap();
     assert_eq!(lp.backend_timeout(), Some(ZERO), "nothing is active and referenced");
     timer.reference(&mut lp).unwrap();
-    assert_eq!(lp.backend_timeout(), Some(AN_HOUR), "nothing to do but to wait for a timer");
+    assert_eq!(lp.backend_timeout(), Some(AN_HOUR), "only a timer is pending");
 
     lp.stop();
     assert_eq!(lp.backend_timeout(), Some(ZERO), "stopped");
     run(&mut lp, RunMode::NoWait);
-    assert_ne!(lp.backend_timeout(), Some(ZERO), "the stop was used up");
+    assert_ne!(lp.backend_timeout(), Some(ZERO), "the stop was consumed");
 
-    lp.defer(|lp| assert_ne!(lp.backend_timeout(), Some(ZERO), "the last one is running"));
+    lp.defer(|lp| {
+        assert_ne!(lp.backend_timeout(), Some(ZERO), "the last deferred callback is running")
+    });
     assert_eq!(lp.backend_timeout(), Some(ZERO), "a deferred callback is due");
     run(&mut lp, RunMode::NoWait);
     assert_ne!(lp.backend_timeout(), Some(ZERO), "it has run");
@@ -450,39 +466,43 @@ pub fn does_not_block_with_something_to_do<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// Without something to do, the poll blocks until the next timer, unreferenced ones
-/// included; and for ever if there is none but a handle or a request is active.
-pub fn blocks_until_the_next_timer<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Without pending work, the poll blocks until the next timer, including unreferenced ones; without
+/// timers it blocks indefinitely while a handle or a request is active.
+pub fn blocks_until_the_next_timer(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     Async::new(&mut lp, |_, _| {});
-    assert_eq!(lp.backend_timeout(), None, "an async may be sent to at any time");
-    let timer = |lp: &mut Loop<T>, timeout| timer_in(lp, timeout, |_, _| {});
+    assert_eq!(lp.backend_timeout(), None, "an async may receive a send at any time");
+    let timer = |lp: &mut Loop, timeout| timer_in(lp, timeout, |_, _| {});
     let last = timer(&mut lp, AN_HOUR);
     let first = timer(&mut lp, Duration::from_nanos(1_234_567_891));
     let second = timer(&mut lp, 2 * AN_HOUR / 3);
     assert_eq!(lp.backend_timeout(), Some(Duration::from_nanos(1_234_567_891)), "to the ns");
     first.unreference(&mut lp).unwrap();
-    assert_eq!(lp.backend_timeout(), Some(Duration::from_nanos(1_234_567_891)), "it fires too");
+    assert_eq!(
+        lp.backend_timeout(),
+        Some(Duration::from_nanos(1_234_567_891)),
+        "unreferenced timers count too"
+    );
     first.stop(&mut lp).unwrap();
-    assert_eq!(lp.backend_timeout(), Some(2 * AN_HOUR / 3), "the next");
+    assert_eq!(lp.backend_timeout(), Some(2 * AN_HOUR / 3), "the earlier timer");
     timer(&mut lp, ZERO);
     assert_eq!(lp.backend_timeout(), Some(ZERO), "it is due");
     run(&mut lp, RunMode::NoWait);
     second.stop(&mut lp).unwrap();
     last.stop(&mut lp).unwrap();
-    assert_eq!(lp.backend_timeout(), None, "none is left");
+    assert_eq!(lp.backend_timeout(), None, "no timer is left");
 
     let mut lp = new_loop(lab)?;
     let (finish, finished) = mpsc::channel::<()>();
     lp.queue_work(move || finished.recv().is_ok(), |_, _| {}).expect("a pool");
-    assert_eq!(lp.backend_timeout(), None, "a request may end at any time");
+    assert_eq!(lp.backend_timeout(), None, "a request may complete at any time");
     finish.send(()).expect("the work waits");
     run_to_the_end(&mut lp);
     Ok(())
 }
 
-/// No call of the API runs a callback: each comes from the loop, on a fresh stack.
-pub fn no_call_runs_a_callback_inline<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// No API call runs a callback inline: the loop runs each one on a fresh stack.
+pub fn callbacks_never_run_inline(lab: &Lab) -> Verdict {
     let (mut lp, calling) = (new_loop(lab)?, Arc::new(AtomicBool::new(false)));
     let fired = Count::default();
     let (near, far) = tcp_pair();
@@ -505,8 +525,8 @@ pub fn no_call_runs_a_callback_inline<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A program with a bit of everything does the same on every backend, step by step.
-pub fn one_program_leaves_one_trace<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A program that uses every kind of handle produces the same callback order on every backend.
+pub fn callback_order_is_backend_independent(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (near, far) = tcp_pair();
     let (near, far) = (Arc::new(near), Arc::new(far));
@@ -520,26 +540,26 @@ pub fn one_program_leaves_one_trace<T: Backend>(lab: &Lab<T>) -> Verdict {
         note.note("async");
         idle.start(lp, note.then("idle", |lp, idle: Idle| idle.close(lp).unwrap())).unwrap();
     });
-    let say = {
+    let send_byte = {
         let (near, far) = (Arc::clone(&near), Arc::clone(&far));
         move || {
             send(&*far, b"x");
             arrived(&near);
         }
     };
-    let (tell, near_end) = (say.clone(), Arc::clone(&near));
+    let (send_again, near_end) = (send_byte.clone(), Arc::clone(&near));
     let poll = Poll::new(&mut lp, near).expect("a poll");
     let (note, mut times) = (trace.clone(), 0);
-    let on_readable = move |lp: &mut Loop<T>, poll: Poll, events: std::io::Result<PollEvents>| {
+    let on_readable = move |lp: &mut Loop, poll: Poll, events: std::io::Result<PollEvents>| {
         assert_eq!(events.expect("no error"), PollEvents::READABLE);
         drain(&*near_end);
         note.note("readable");
         times += 1;
         if times == 1 {
             lp.defer(note.once("deferred"));
-            let tell = tell.clone();
+            let send_again = send_again.clone();
             let second = note.then("second timer", move |lp, timer: Timer| {
-                tell();
+                send_again();
                 timer.close(lp).unwrap();
             });
             timer_in(lp, ZERO, second);
@@ -555,7 +575,7 @@ pub fn one_program_leaves_one_trace<T: Backend>(lab: &Lab<T>) -> Verdict {
         &mut lp,
         ZERO,
         trace.then("first timer", move |lp, timer: Timer| {
-            say();
+            send_byte();
             sender.send().unwrap();
             timer.close(lp).unwrap();
         }),
@@ -574,7 +594,7 @@ pub fn one_program_leaves_one_trace<T: Backend>(lab: &Lab<T>) -> Verdict {
             "async closed",
         ],
     ];
-    trace.expect(&expected.concat(), "the same trace everywhere");
+    trace.expect(&expected.concat(), "the same trace on every backend");
     assert!(lp.close().is_ok(), "every handle was closed");
     Ok(())
 }

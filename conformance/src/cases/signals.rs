@@ -1,26 +1,25 @@
-//! Point 21: signals, told in the loop.
+//! Point 21: signals, delivered in the loop.
 //!
-//! They belong to the whole process: these cases run alone.
+//! Signals belong to the whole process: these cases run alone.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
 
-use poll_core::Backend;
 use uv_core::{Handle, RunMode, Signal, signum};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::{Lab, Verdict};
 
+#[cfg(unix)]
+mod delivery;
 mod profiling;
 #[cfg(unix)]
-mod raised;
+pub use delivery::*;
 pub use profiling::*;
-#[cfg(unix)]
-pub use raised::*;
 
-/// Numbers that are no signals, and signals that cannot be caught, are errors that change
-/// nothing: a handle that was started stays as it was.
-pub fn impossible_numbers_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Invalid signal numbers, and signals that cannot be caught, are errors that change nothing: an
+/// active handle keeps its signal.
+pub fn invalid_numbers_are_refused(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (idle, started) = (Signal::new(&mut lp), Signal::new(&mut lp));
     let held = Rc::new(());
@@ -38,22 +37,22 @@ pub fn impossible_numbers_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
             let refused = signal.start_oneshot(&mut lp, number, |_, _, _| {});
             assert_eq!(refused.map_err(|it| it.kind()), Err(ErrorKind::InvalidInput));
         }
-        assert!(!idle.is_active(&lp) && started.is_active(&lp), "as they were");
+        assert!(!idle.is_active(&lp) && started.is_active(&lp), "unchanged");
         assert_eq!((idle.signum(&lp), started.signum(&lp)), (None, Some(signum::SIGINT)));
-        assert_eq!(Rc::strong_count(&held), 2, "the callback is there");
+        assert_eq!(Rc::strong_count(&held), 2, "the callback is kept");
     }
     Ok(())
 }
 
-/// A signal handle is active while it is started, and keeps the loop unless it is
-/// unreferenced. Started while closing it is an error.
-pub fn keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A started signal handle is active and keeps the loop alive unless it is unreferenced. Starting a
+/// closing handle is an error.
+pub fn keep_the_loop_alive_unless_unreferenced(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let signal = Signal::new(&mut lp);
     assert!(!signal.is_active(&lp), "not before it is started");
     run_to_the_end(&mut lp);
     signal.start(&mut lp, signum::SIGHUP, |_, _, _| {}).expect("a signal");
-    assert!(signal.is_active(&lp) && run(&mut lp, RunMode::NoWait), "it keeps the loop");
+    assert!(signal.is_active(&lp) && run(&mut lp, RunMode::NoWait), "it keeps the loop alive");
     signal.unreference(&mut lp).expect("an open handle");
     run_to_the_end(&mut lp);
     signal.reference(&mut lp).expect("an open handle");
@@ -72,10 +71,10 @@ pub fn keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verdict {
 
 /// The cases that need a process to send signals to itself.
 #[cfg(not(unix))]
-macro_rules! unix_alone {
+macro_rules! unix_only {
     ($($name:ident)*) => { $(
-        /// Needs a process that sends signals to itself alone.
-        pub fn $name<T: Backend>(_lab: &Lab<T>) -> Verdict {
+        /// Needs a process that sends signals to itself only.
+        pub fn $name(_lab: &Lab) -> Verdict {
             let why = "Windows sends console events to every process of the console";
             Err(crate::Skip::because(why))
         }
@@ -83,12 +82,13 @@ macro_rules! unix_alone {
 }
 
 #[cfg(not(unix))]
-unix_alone! {
-    wake_a_loop_that_waits are_counted reach_every_handle reach_every_loop
-    come_from_any_thread one_shots_end_with_the_first one_shots_and_others_mix
-    one_shots_are_told_last starting_again_swaps_the_callback another_number_moves_the_handle
-    the_last_stop_restores_what_was_before one_may_stop_or_close_itself
-    a_closed_handle_is_not_told earlier_signals_are_not_told a_one_shot_may_start_anew
-    one_shots_alone_let_the_second_through are_told_last_of_a_batch
-    handlers_leave_system_calls_alone
+unix_only! {
+    wake_a_blocked_loop loops_may_come_and_go_meanwhile are_counted are_delivered_in_order_of_arrival reach_every_handle
+    reach_every_loop
+    are_counted_from_any_thread one_shots_stop_after_the_first_signal one_shots_and_regular_handles_mix
+    one_shots_are_called_after_regular_handles starting_again_replaces_the_callback starting_with_another_number_moves_the_handle
+    the_last_stop_restores_the_disposition a_handle_may_stop_or_close_itself
+    a_closed_handle_gets_no_pending_signal signals_before_the_start_are_not_delivered a_one_shot_may_be_restarted
+    one_shots_alone_restore_the_disposition_at_the_first_signal are_delivered_last_of_a_batch
+    handlers_do_not_interrupt_system_calls
 }

@@ -1,11 +1,11 @@
-//! Point 4: a source without an interest says nothing at all.
+//! Point 4: a source without interest reports nothing.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use poll_core::{Backend, Mode, Ready};
+use poll_core::{Interest, Mode, Readiness};
 
 use crate::support::observe::{
     A, B, await_ready, lasts, modify, ready_now, register, silent, try_register, wait_once,
@@ -14,13 +14,12 @@ use crate::support::sources::{Source, arrived, half_close, reset, send, tcp_pair
 use crate::support::syscalls;
 use crate::{Lab, Verdict};
 
-/// What is never asked for is no interest: conditions that come unasked come only
-/// beside one.
-const SILENT: [Ready; 2] = [Ready::NONE, Ready::HANGUP.union(Ready::ERROR)];
+/// Bits that name no condition count as no interest.
+const SILENT: [Interest; 2] = [Interest::NONE, Interest::from_bits_retain(!Interest::all().bits())];
 
-/// A source registered without an interest reserves its token and its number, and is
-/// not watched: it may be ready from the start or become so.
-pub fn from_the_start<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A source registered without interest reserves its token and descriptor number and is not
+/// watched, whether it is ready at registration or becomes ready later.
+pub fn register_without_interest(lab: &Lab) -> Verdict {
     for interest in SILENT {
         for mode in [Mode::Level, Mode::Oneshot] {
             let (near, far) = tcp_pair();
@@ -35,7 +34,7 @@ pub fn from_the_start<T: Backend>(lab: &Lab<T>) -> Verdict {
 
             let (other, _far) = tcp_pair();
             for (what, token, source) in [("token", A, other.raw()), ("source", B, near.raw())] {
-                let error = try_register(&mut backend, token, source, Ready::READ, mode)
+                let error = try_register(&mut backend, token, source, Interest::READ, mode)
                     .expect_err("a silent registration holds its token and its source");
                 assert_eq!(error.kind(), ErrorKind::AlreadyExists, "the same {what}: {error}");
             }
@@ -44,103 +43,106 @@ pub fn from_the_start<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// `modify` to no interest is in force at once, also if the source was ready, was just
-/// reported, or is changed again before the kernel hears of it.
-pub fn by_modify<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `modify` to no interest takes effect immediately, also if the source was ready, was just
+/// reported, or is changed again before the kernel is updated.
+pub fn modify_to_no_interest(lab: &Lab) -> Verdict {
     for interest in SILENT {
         for mode in [Mode::Level, Mode::Oneshot] {
             let (near, far) = tcp_pair();
             let mut backend = lab.backend()?;
-            register(&mut backend, A, &near, Ready::READ, mode);
+            register(&mut backend, A, &near, Interest::READ, mode);
             silent(&mut backend, "nothing was sent");
             send(&far, b"x");
             arrived(&near);
             modify(&mut backend, A, interest, mode);
             silent(&mut backend, "silenced when it was ready and not reported yet");
 
-            modify(&mut backend, A, Ready::READ | Ready::WRITE, mode);
-            await_ready(&mut backend, A, Ready::READ | Ready::WRITE);
+            modify(&mut backend, A, Interest::READ | Interest::WRITE, mode);
+            await_ready(&mut backend, A, Readiness::READ | Readiness::WRITE);
             modify(&mut backend, A, interest, mode);
             silent(&mut backend, "silenced after a report");
             send(&far, b"x");
-            silent(&mut backend, "silenced, and more was sent");
+            silent(&mut backend, "silenced, and more data was sent");
 
-            modify(&mut backend, A, Ready::WRITE, mode);
+            modify(&mut backend, A, Interest::WRITE, mode);
             modify(&mut backend, A, interest, mode);
-            silent(&mut backend, "silenced before the kernel heard of anything else");
+            silent(&mut backend, "silenced before any change reached the kernel");
         }
     }
     Ok(())
 }
 
-/// Silence covers what comes unasked: a hang-up or an error that nobody is there to
-/// handle must not be reported. `epoll` reports both even for an empty set of events,
-/// so that a connection that is paused and reset makes a naive loop spin.
-pub fn covers_hangup_and_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Silence covers hang-ups and errors, which kernels report without interest. `epoll` reports both
+/// even for an empty event mask, so that a paused and reset connection makes a naive loop spin.
+pub fn covers_hangup_and_error(lab: &Lab) -> Verdict {
     for (what, end) in ENDS {
         for known in [false, true] {
             let (near, far) = tcp_pair();
             let mut backend = lab.backend()?;
             if known {
-                register(&mut backend, A, &near, Ready::READ, Mode::Level);
+                register(&mut backend, A, &near, Interest::READ, Mode::Level);
                 silent(&mut backend, "nothing was sent");
-                modify(&mut backend, A, Ready::NONE, Mode::Level);
+                modify(&mut backend, A, Interest::NONE, Mode::Level);
             } else {
-                register(&mut backend, A, &near, Ready::NONE, Mode::Level);
+                register(&mut backend, A, &near, Interest::NONE, Mode::Level);
             }
             end(&near, far);
             silent(&mut backend, what);
 
-            modify(&mut backend, A, Ready::READ, Mode::Level);
-            await_ready(&mut backend, A, Ready::READ);
-            modify(&mut backend, A, Ready::NONE, Mode::Level);
+            modify(&mut backend, A, Interest::READ, Mode::Level);
+            await_ready(&mut backend, A, Readiness::READ);
+            modify(&mut backend, A, Interest::NONE, Mode::Level);
             silent(&mut backend, what);
         }
     }
     Ok(())
 }
 
-/// An interest ends the silence: what happened meanwhile is reported at the next wait,
-/// if it still holds.
-pub fn ends_with_an_interest<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Setting an interest ends the silence: conditions that arose meanwhile and still hold are
+/// reported at the next wait.
+pub fn ends_when_interest_is_set(lab: &Lab) -> Verdict {
     for mode in [Mode::Level, Mode::Oneshot] {
         for known in [false, true] {
             let (near, far) = tcp_pair();
             let mut backend = lab.backend()?;
             if known {
-                register(&mut backend, A, &near, Ready::READ, mode);
+                register(&mut backend, A, &near, Interest::READ, mode);
                 silent(&mut backend, "nothing was sent");
-                modify(&mut backend, A, Ready::NONE, mode);
+                modify(&mut backend, A, Interest::NONE, mode);
             } else {
-                register(&mut backend, A, &near, Ready::NONE, mode);
+                register(&mut backend, A, &near, Interest::NONE, mode);
             }
             silent(&mut backend, "the interest is none");
             send(&far, b"x");
             arrived(&near);
-            modify(&mut backend, A, Ready::READ, mode);
+            modify(&mut backend, A, Interest::READ, mode);
             let ready = ready_now(&mut backend, A);
-            assert_eq!(ready, Ready::READ, "{mode:?}: the data came during the silence");
+            assert_eq!(ready, Readiness::READ, "{mode:?}: the data arrived during the silence");
 
-            modify(&mut backend, A, Ready::NONE, mode);
+            modify(&mut backend, A, Interest::NONE, mode);
             silent(&mut backend, "the interest is none again");
-            modify(&mut backend, A, Ready::WRITE, mode);
-            assert_eq!(ready_now(&mut backend, A), Ready::WRITE, "{mode:?}: and back");
+            modify(&mut backend, A, Interest::WRITE, mode);
+            assert_eq!(
+                ready_now(&mut backend, A),
+                Readiness::WRITE,
+                "{mode:?}: the interest was restored"
+            );
         }
     }
     Ok(())
 }
 
-/// A silent source ends no wait, however it ends itself meanwhile, and is no reason to
-/// turn in circles inside one: the wait sleeps for its whole time.
-pub fn does_not_end_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A silent source whose connection ends does not end a wait, and the wait does not busy-loop
+/// inside: it sleeps for its whole timeout.
+pub fn does_not_end_a_wait(lab: &Lab) -> Verdict {
     const TIMEOUT: Duration = Duration::from_millis(150);
     const WHY: &str = "only a silent source ended meanwhile";
     for (_, end) in ENDS {
         let (near, far) = tcp_pair();
         let mut backend = lab.backend()?;
-        register(&mut backend, A, &near, Ready::READ, Mode::Level);
+        register(&mut backend, A, &near, Interest::READ, Mode::Level);
         silent(&mut backend, "nothing was sent");
-        modify(&mut backend, A, Ready::NONE, Mode::Level);
+        modify(&mut backend, A, Interest::NONE, Mode::Level);
         thread::scope(|scope| {
             scope.spawn(|| {
                 thread::sleep(TIMEOUT / 3);
@@ -153,12 +155,11 @@ pub fn does_not_end_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
 
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::NONE, Mode::Level);
+    register(&mut backend, A, &near, Interest::NONE, Mode::Level);
     reset(far);
     silent(&mut backend, WHY);
-    // The kernel has been told all: one call is enough, and three leave room for a
-    // clock that is coarser than the timeout. Where calls cannot be counted, the rest
-    // of this case still holds.
+    // All changes are flushed: one call suffices, and three allow for a clock coarser than the
+    // timeout. Where calls cannot be counted, the rest of this case still applies.
     if let Ok((_, calls)) = syscalls::count(|| wait_once(&mut backend, Some(TIMEOUT))) {
         assert!(calls.total() <= 3, "a wait with nothing to report should sleep: {calls:?}");
     }
@@ -168,7 +169,7 @@ pub fn does_not_end_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
 /// Ends the connection `near` as its peer `far` would.
 type End = fn(near: &TcpStream, far: TcpStream);
 
-/// How a connection ends, and why that should not be reported.
+/// The ways in which a connection ends, and why each must not be reported.
 const ENDS: [(&str, End); 3] = [
     ("a silent source does not report that its peer closed", |_, far| drop(far)),
     ("a silent source does not report a reset", |_, far| reset(far)),

@@ -1,10 +1,10 @@
-//! Point 12: other threads, other pollers, other processes, and what is left behind.
+//! Point 12: threads, outer pollers, forks and resource leaks.
 
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, Mode, RawSource, Ready, Wake};
+use poll_core::{Backend, BoxedBackend, Interest, Mode, RawSource, Readiness, Wake};
 
-use crate::support::limits::{leaves_no_descriptor, without_descriptors};
+use crate::support::limits::{leaks_no_descriptor, without_descriptors};
 use crate::support::observe::{
     A, B, C, SHORT, SOON, await_ready, deregister, modify, quiet, ready_of, register, try_register,
     wait_for, wait_once,
@@ -17,21 +17,21 @@ use crate::{Lab, Skip, Verdict};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
-/// A backend is made on one thread, used on a second and dropped on a third: runtimes
-/// move their loops. Some kernels tie an object to the thread that made it.
-pub fn made_here_used_there<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A backend is created on one thread, used on a second and dropped on a third: runtimes move their
+/// loops. Some kernels bind objects to the creating thread.
+pub fn can_move_between_threads(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     quiet(&mut backend);
     let waker = backend.waker();
     std::thread::scope(|scope| {
         let there = scope.spawn(|| {
             let mut backend = backend;
             send(&far, b"x");
-            await_ready(&mut backend, A, Ready::READ);
+            await_ready(&mut backend, A, Readiness::READ);
             drain(&near);
-            modify(&mut backend, A, Ready::READ, Mode::Oneshot);
+            modify(&mut backend, A, Interest::READ, Mode::Oneshot);
             quiet(&mut backend);
             waker.wake().expect("a wake");
             assert_returns(&mut backend, "woken from the thread that waits");
@@ -39,134 +39,134 @@ pub fn made_here_used_there<B: Backend>(lab: &Lab<B>) -> Verdict {
         });
         let mut backend = there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         send(&far, b"y");
-        await_ready(&mut backend, A, Ready::READ);
+        await_ready(&mut backend, A, Readiness::READ);
         scope.spawn(move || drop(backend));
     });
     Ok(())
 }
 
-/// Two backends watch one source and each is told: a descriptor can be shared between
-/// loops. One that deregisters leaves the other alone.
-pub fn two_backends_watch_one_source<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Two backends watch one source and both report it: a descriptor can be shared between loops.
+/// Deregistering in one does not affect the other.
+pub fn two_backends_watch_one_source(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let (mut first, mut second) = (lab.backend()?, lab.backend()?);
-    register(&mut first, A, &near, Ready::READ, Mode::Level);
-    register(&mut second, B, &near, Ready::READ, Mode::Level);
+    register(&mut first, A, &near, Interest::READ, Mode::Level);
+    register(&mut second, B, &near, Interest::READ, Mode::Level);
     quiet(&mut first);
     quiet(&mut second);
     send(&far, b"x");
-    await_ready(&mut first, A, Ready::READ);
-    await_ready(&mut second, B, Ready::READ);
+    await_ready(&mut first, A, Readiness::READ);
+    await_ready(&mut second, B, Readiness::READ);
 
     deregister(&mut first, A);
     quiet(&mut first);
-    await_ready(&mut second, B, Ready::READ);
+    await_ready(&mut second, B, Readiness::READ);
     drop(first);
     drain(&near);
     quiet(&mut second);
     send(&far, b"y");
-    await_ready(&mut second, B, Ready::READ);
+    await_ready(&mut second, B, Readiness::READ);
     Ok(())
 }
 
-/// The backend's own descriptor is readable exactly while there is something to report:
-/// so a loop runs inside another one, of a toolkit that has its own.
-pub fn nested_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// The backend's own descriptor is readable exactly while it has something to report, so that its
+/// loop can run inside another event loop, such as a GUI toolkit's.
+pub fn raw_source_is_pollable(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
     let own = own_descriptor(&backend)?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     let mut outer = Outer::new(lab, own)?;
     for _ in 0..3 {
-        // Tells the kernel of what has changed, as `raw_fd` asks for.
+        // Flushes the changes, as the contract of `raw_source` requires.
         assert_eq!(wait_once(&mut backend, NOW), [], "nothing was sent");
         outer.expect_nothing("nothing to report");
         outer.expect_after(|| send(&far, b"x"), "data to report");
         let events = wait_once(&mut backend, NOW);
-        assert_eq!(ready_of(&events, A), Ready::READ, "the outer poller said so");
+        assert_eq!(ready_of(&events, A), Readiness::READ, "the outer poller reported it");
         drain(&near);
     }
-    assert_eq!(backend.raw_fd(), Some(own), "the descriptor changes");
+    assert_eq!(backend.raw_source(), Some(own), "the descriptor changes");
     Ok(())
 }
 
-/// A wake makes the backend's own descriptor readable, even if the backend is not
-/// waiting: the outer poller is what sleeps. Saving the system call because "nobody
-/// waits" would leave it asleep.
-pub fn a_wake_shows_in_another_poller<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// A wake makes the backend's own descriptor readable even if the backend is not waiting, since the
+/// outer poller sleeps instead. Skipping the system call for a backend that does not wait would
+/// lose the wake.
+pub fn wake_is_visible_to_outer_poller(lab: &Lab) -> Verdict {
     let mut backend = lab.backend()?;
     let waker = backend.waker();
-    // From now on the kernel watches what the waker rings.
+    // From now on the kernel watches the waker's descriptor.
     assert_eq!(wait_once(&mut backend, NOW), []);
-    waker.wake().expect("a wake before anybody asks for the descriptor");
+    waker.wake().expect("a wake before the descriptor is taken");
     let own = own_descriptor(&backend)?;
     let mut outer = Outer::new(lab, own)?;
     outer.expect_after(|| {}, "a wake from before");
     for _ in 0..3 {
         assert_returns(&mut backend, "woken before");
         assert_eq!(wait_once(&mut backend, NOW), []);
-        outer.expect_nothing("the wake answered");
-        outer.expect_after(|| waker.wake().expect("a wake"), "a wake to answer");
+        outer.expect_nothing("no pending wake");
+        outer.expect_after(|| waker.wake().expect("a wake"), "a pending wake");
     }
     Ok(())
 }
 
-/// Who sleeps on the backend's own descriptor only while `has_changes` says no sleeps through
-/// nothing: after a `modify`, after an event in whatever mode, after operations and their
-/// cancels. Once a wait has told the kernel and reported nothing, there is nothing left to tell.
-pub fn a_sleeper_outside_is_told_of_changes<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// An outer poller that sleeps on the backend's own descriptor only while `has_unflushed_changes`
+/// is false misses no event: after a `modify`, after an event in any mode, after operations and
+/// cancels. Once a wait has flushed the changes and reported nothing, none are left.
+pub fn outer_poller_misses_no_event(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let pending = Pending::new(&lab.backend()?).ok();
     let mut backend = lab.backend()?;
     let own = own_descriptor(&backend)?;
-    register(&mut backend, A, &near, Ready::NONE, Mode::Level);
+    register(&mut backend, A, &near, Interest::NONE, Mode::Level);
     for mode in [Mode::Level, Mode::Oneshot, Mode::Edge] {
-        if backend.modify(A, Ready::READ, mode).is_err() {
-            continue; // It has no edges.
+        if backend.modify(A, Interest::READ, mode).is_err() {
+            continue; // Edge-triggered mode is unsupported.
         }
         for _ in 0..3 {
             if mode == Mode::Oneshot {
-                modify(&mut backend, A, Ready::READ, mode);
+                modify(&mut backend, A, Interest::READ, mode);
             }
-            tell_changes(&mut backend);
+            flush_changes(&mut backend);
             send(&far, b"x");
-            assert!(readable(own, SOON), "{mode:?}: an event is slept through");
-            await_ready(&mut backend, A, Ready::READ);
+            assert!(readable(own, SOON), "{mode:?}: the outer poller missed an event");
+            await_ready(&mut backend, A, Readiness::READ);
             drain(&near);
         }
     }
     let Some(pending) = pending else { return Ok(()) };
     submit(&mut backend, B, pending.op);
-    tell_changes(&mut backend);
+    flush_changes(&mut backend);
     pending.send();
-    assert!(readable(own, SOON), "the end of an operation is slept through");
+    assert!(readable(own, SOON), "the outer poller missed a completion");
     pending.assert_seen(await_end(&mut backend, B));
     submit(&mut backend, B, pending.op);
-    tell_changes(&mut backend);
+    flush_changes(&mut backend);
     backend.cancel(B).expect("an operation in flight");
-    if backend.has_changes() {
+    if backend.has_unflushed_changes() {
         wait_once(&mut backend, NOW);
     } else {
-        assert!(readable(own, SOON), "the end of a cancelled operation is slept through");
+        assert!(readable(own, SOON), "the outer poller missed a cancelled completion");
     }
     Ok(())
 }
 
-/// Waits without sleeping until the kernel knows of all changes, which is soon.
+/// Waits without blocking until all changes are flushed, which takes few waits.
 #[track_caller]
-fn tell_changes(backend: &mut impl Backend) {
+fn flush_changes(backend: &mut BoxedBackend) {
     let mut waits = 0;
-    while backend.has_changes() {
-        assert_eq!(wait_once(backend, NOW), [], "nothing has happened");
+    while backend.has_unflushed_changes() {
+        assert_eq!(wait_once(backend, NOW), [], "nothing is ready");
         waits += 1;
-        assert!(waits < 5, "there are changes for ever");
+        assert!(waits < 5, "changes are never flushed");
     }
 }
 
-/// After `after_fork` a child has all that its parent had: sources that were watched,
-/// silent or spent are so, wakers that were cloned before the fork wake it, and what
-/// was in flight goes on in the parent alone.
-pub fn a_forked_child_carries_on<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// After `after_fork`, a child has the parent's registrations: watched, silent and spent sources
+/// keep their state, wakers cloned before the fork wake it, and operations in flight continue in
+/// the parent only.
+pub fn forked_child_keeps_registrations(lab: &Lab) -> Verdict {
     #[cfg(unix)]
     {
         let pairs = [tcp_pair(), tcp_pair(), tcp_pair()];
@@ -174,14 +174,14 @@ pub fn a_forked_child_carries_on<B: Backend>(lab: &Lab<B>) -> Verdict {
         let mut backend = lab.backend()?;
         let waker = backend.waker();
         let modes = [
-            (A, Ready::READ, Mode::Level),
-            (B, Ready::WRITE, Mode::Oneshot),
-            (C, Ready::NONE, Mode::Level),
+            (A, Interest::READ, Mode::Level),
+            (B, Interest::WRITE, Mode::Oneshot),
+            (C, Interest::NONE, Mode::Level),
         ];
         for ((token, interest, mode), (near, _)) in modes.into_iter().zip(&pairs) {
             register(&mut backend, token, near, interest, mode);
         }
-        await_ready(&mut backend, B, Ready::WRITE); // And spent.
+        await_ready(&mut backend, B, Readiness::WRITE); // Reported, so spent.
         if let Some(pending) = &pending {
             submit(&mut backend, A, pending.op);
         }
@@ -190,29 +190,29 @@ pub fn a_forked_child_carries_on<B: Backend>(lab: &Lab<B>) -> Verdict {
         in_a_child(&mut backend, |backend| {
             if pending.is_some() {
                 let result = await_end(backend, A);
-                assert!(is_cancelled(result), "in flight in the parent; here {result:?}");
+                assert!(is_cancelled(result), "in flight in the parent, {result:?} in the child");
             }
             quiet(backend);
             for (near, far) in &pairs {
                 send(far, b"x");
                 await_arrival(near);
             }
-            await_ready(backend, A, Ready::READ);
+            await_ready(backend, A, Readiness::READ);
             for (near, _) in &pairs {
                 drain(near);
             }
-            quiet(backend); // Not the spent, nor the silent.
+            quiet(backend); // Neither the spent nor the silent source.
 
-            modify(backend, B, Ready::WRITE, Mode::Oneshot);
-            await_ready(backend, B, Ready::WRITE);
-            modify(backend, C, Ready::READ, Mode::Level);
+            modify(backend, B, Interest::WRITE, Mode::Oneshot);
+            await_ready(backend, B, Readiness::WRITE);
+            modify(backend, C, Interest::READ, Mode::Level);
             send(&pairs[2].1, b"y");
-            await_ready(backend, C, Ready::READ);
+            await_ready(backend, C, Readiness::READ);
             deregister(backend, C);
             let (near, far) = tcp_pair();
-            register(backend, C.next(), &near, Ready::READ, Mode::Level);
+            register(backend, C.next(), &near, Interest::READ, Mode::Level);
             send(&far, b"z");
-            await_ready(backend, C.next(), Ready::READ);
+            await_ready(backend, C.next(), Readiness::READ);
             drain(&near);
 
             waker.wake().expect("a wake by a waker from before the fork");
@@ -227,43 +227,42 @@ pub fn a_forked_child_carries_on<B: Backend>(lab: &Lab<B>) -> Verdict {
     needs_fork(lab)
 }
 
-/// Whatever a child does with its copy, the parent's backend goes on as if nothing had
-/// happened. An `epoll` is shared by a fork: a child that cleans up by deregistering
-/// used to silence its parent.
-pub fn a_parent_survives_its_child<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Whatever a child does with its copy, the parent's backend is unaffected. An `epoll` instance is
+/// shared by a fork: a child that deregisters in it would silence its parent.
+pub fn fork_does_not_affect_parent(lab: &Lab) -> Verdict {
     #[cfg(unix)]
     {
         let ((near, far), (idle, idle_far)) = (tcp_pair(), tcp_pair());
         let pending = Pending::new(&lab.backend()?).ok();
         let mut backend = lab.backend()?;
         let waker = backend.waker();
-        register(&mut backend, A, &near, Ready::READ, Mode::Level);
-        register(&mut backend, B, &idle, Ready::READ, Mode::Oneshot);
+        register(&mut backend, A, &near, Interest::READ, Mode::Level);
+        register(&mut backend, B, &idle, Interest::READ, Mode::Oneshot);
         if let Some(pending) = &pending {
             submit(&mut backend, A, pending.op);
         }
         quiet(&mut backend);
 
         in_a_child(&mut backend, |backend| {
-            waker.wake().expect("a wake that is the child's alone");
+            waker.wake().expect("a wake in the child");
             assert_returns(backend, "woken in the child");
-            // No data: that would be the parent's as well.
-            modify(backend, B, Ready::WRITE, Mode::Level);
-            await_ready(backend, B, Ready::WRITE);
+            // No data is sent: the parent would receive it too.
+            modify(backend, B, Interest::WRITE, Mode::Level);
+            await_ready(backend, B, Readiness::WRITE);
             deregister(backend, A);
             deregister(backend, B);
             Ok(())
         })?;
 
-        // Neither the child's wake, nor its events, nor its end are to be noticed.
+        // The parent must not notice the child's wake, its events or its exit.
         let started = Instant::now();
         assert_eq!(wait_once(&mut backend, Some(SHORT)), [], "left over from the child");
         assert!(started.elapsed() >= SHORT, "the child's wake ended a wait of the parent");
         send(&far, b"y");
-        await_ready(&mut backend, A, Ready::READ);
+        await_ready(&mut backend, A, Readiness::READ);
         drain(&near);
         send(&idle_far, b"y");
-        await_ready(&mut backend, B, Ready::READ);
+        await_ready(&mut backend, B, Readiness::READ);
         quiet(&mut backend);
         waker.wake().expect("a wake in the parent");
         assert_returns(&mut backend, "woken in the parent");
@@ -277,19 +276,20 @@ pub fn a_parent_survives_its_child<B: Backend>(lab: &Lab<B>) -> Verdict {
     needs_fork(lab)
 }
 
-/// A backend that is dropped, in whatever state, takes all of its descriptors along.
-pub fn no_descriptor_is_left_behind<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Dropping a backend in any state closes all of its descriptors.
+pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
     let ((near, far), (other, _peer)) = (tcp_pair(), tcp_pair());
     send(&far, b"x");
-    leaves_no_descriptor(|| {
+    leaks_no_descriptor(|| {
         let pending = Pending::new(&lab.backend()?).ok();
         let mut backend = lab.backend()?;
-        let (waker, _) = (backend.waker(), backend.raw_fd());
-        register(&mut backend, A, &near, Ready::READ, Mode::Level);
-        register(&mut backend, B, &other, Ready::READ, Mode::Oneshot);
-        let twice = try_register(&mut backend, C, RawSource::of(&near), Ready::READ, Mode::Level);
+        let (waker, _) = (backend.waker(), backend.raw_source());
+        register(&mut backend, A, &near, Interest::READ, Mode::Level);
+        register(&mut backend, B, &other, Interest::READ, Mode::Oneshot);
+        let twice =
+            try_register(&mut backend, C, RawSource::of(&near), Interest::READ, Mode::Level);
         assert!(twice.is_err(), "a source twice");
-        await_ready(&mut backend, A, Ready::READ);
+        await_ready(&mut backend, A, Readiness::READ);
         deregister(&mut backend, A);
         if let Some(pending) = &pending {
             submit(&mut backend, A, pending.op);
@@ -297,14 +297,14 @@ pub fn no_descriptor_is_left_behind<B: Backend>(lab: &Lab<B>) -> Verdict {
         waker.wake().expect("a wake");
         wait_once(&mut backend, NOW);
         drop(backend);
-        waker.wake().expect("a wake after the end");
+        waker.wake().expect("a wake after the drop");
         Ok(())
     })
 }
 
-/// Time is the backend's, so that a simulated one can own it: it never goes backwards,
-/// and a wait that ran its full length moved it by that much.
-pub fn time_only_goes_forward<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// The backend owns the clock, so that a simulated one can replace it. Time never goes backwards,
+/// and a wait of full length advances it by at least its timeout.
+pub fn time_is_monotonic(lab: &Lab) -> Verdict {
     let mut backend = lab.backend()?;
     let mut last = backend.now();
     for round in 0..1_000 {
@@ -321,9 +321,9 @@ pub fn time_only_goes_forward<B: Backend>(lab: &Lab<B>) -> Verdict {
     Ok(())
 }
 
-/// Out of descriptors, a new backend is an error (a server under load must not die of
-/// it), and not one that means "this machine cannot": the backends that exist work on.
-pub fn out_of_descriptors_is_an_error<B: Backend>(lab: &Lab<B>) -> Verdict {
+/// Out of descriptors, creating a backend fails with an error other than `Unsupported`, and
+/// existing backends keep working.
+pub fn out_of_descriptors_is_an_error(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
     let waker = backend.waker();
@@ -333,49 +333,49 @@ pub fn out_of_descriptors_is_an_error<B: Backend>(lab: &Lab<B>) -> Verdict {
             Err(error) => assert_ne!(
                 error.kind(),
                 std::io::ErrorKind::Unsupported,
-                "the machine can; there are just no descriptors left: {error}"
+                "out of descriptors is not Unsupported: {error}"
             ),
         }
-        register(&mut backend, A, &near, Ready::READ, Mode::Level);
+        register(&mut backend, A, &near, Interest::READ, Mode::Level);
         quiet(&mut backend);
         waker.wake().expect("a wake without descriptors");
         assert_returns(&mut backend, "woken without descriptors");
         send(&far, b"x");
-        await_ready(&mut backend, A, Ready::READ);
+        await_ready(&mut backend, A, Readiness::READ);
         deregister(&mut backend, A);
         Ok(())
     })??;
-    drop(lab.backend()?); // There are descriptors again.
+    drop(lab.backend()?); // Descriptors are available again.
     Ok(())
 }
 
-/// Asserts that a wait ends long before its time, for the reason given.
+/// Asserts that a wait ends long before its timeout, for the given reason.
 #[track_caller]
-fn assert_returns(backend: &mut impl Backend, why: &str) {
+fn assert_returns(backend: &mut BoxedBackend, why: &str) {
     let started = Instant::now();
     wait_once(backend, Some(SOON));
-    assert!(started.elapsed() < SOON / 2, "{why}, the wait goes on");
+    assert!(started.elapsed() < SOON / 2, "{why}, but the wait continues");
 }
 
-fn own_descriptor(backend: &impl Backend) -> Result<RawSource, Skip> {
-    backend.raw_fd().ok_or_else(|| Skip::because("has no descriptor of its own"))
+fn own_descriptor(backend: &BoxedBackend) -> Result<RawSource, Skip> {
+    backend.raw_source().ok_or_else(|| Skip::because("has no descriptor of its own"))
 }
 
-/// What watches a backend's own descriptor: `poll(2)`, and a second backend of the kind.
-struct Outer<B> {
+/// Watchers of a backend's own descriptor: `poll(2)` and a second backend of the same type.
+struct Outer {
     inner: RawSource,
-    second: B,
+    second: BoxedBackend,
 }
 
-impl<B: Backend> Outer<B> {
-    fn new(lab: &Lab<B>, inner: RawSource) -> Result<Outer<B>, Skip> {
+impl Outer {
+    fn new(lab: &Lab, inner: RawSource) -> Result<Outer, Skip> {
         let mut second = lab.backend()?;
-        try_register(&mut second, C, inner, Ready::READ, Mode::Level)
+        try_register(&mut second, C, inner, Interest::READ, Mode::Level)
             .unwrap_or_else(|error| panic!("a backend cannot be watched by another: {error}"));
         Ok(Outer { inner, second })
     }
 
-    /// Asserts that neither sees the backend ready.
+    /// Asserts that neither watcher sees the backend as ready.
     #[track_caller]
     fn expect_nothing(&mut self, why: &str) {
         assert!(!readable(self.inner, SHORT), "readable for poll(2), with {why}");
@@ -383,8 +383,8 @@ impl<B: Backend> Outer<B> {
         assert_eq!(events, [], "readable in a backend of the same kind, with {why}");
     }
 
-    /// Asserts that both see the backend ready after `act`, which happens while the
-    /// first of them sleeps.
+    /// Asserts that both watchers see the backend as ready after `act`, which runs while the first
+    /// of them sleeps.
     #[track_caller]
     fn expect_after(&mut self, act: impl FnOnce() + Send, why: &str) {
         std::thread::scope(|scope| {
@@ -392,21 +392,22 @@ impl<B: Backend> Outer<B> {
                 std::thread::sleep(SHORT);
                 act();
             });
-            // At the end of its time it looks again, which is not the same as being told.
+            // `poll(2)` checks again at its timeout, which does not prove a wakeup: it must return
+            // earlier.
             let started = Instant::now();
-            let told = readable(self.inner, SOON) && started.elapsed() < SOON / 2;
-            assert!(told, "poll(2) sleeps on, with {why}");
+            let woken = readable(self.inner, SOON) && started.elapsed() < SOON / 2;
+            assert!(woken, "poll(2) was not woken, with {why}");
         });
         let seen = ready_of(&wait_for(&mut self.second, SOON), C);
-        assert_eq!(seen, Ready::READ, "in a backend of the same kind, with {why}");
+        assert_eq!(seen, Readiness::READ, "in a backend of the same kind, with {why}");
     }
 }
 
-/// True if `source` is readable within `limit`, in the words of `poll(2)`.
+/// True if `poll(2)` reports `source` as readable within `limit`.
 #[cfg(unix)]
 fn readable(source: RawSource, limit: Duration) -> bool {
     let mut polled = libc::pollfd { fd: source.fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: `polled` is one valid entry, and outlives the call.
+    // SAFETY: `polled` is one valid entry that outlives the call.
     let count = unsafe { libc::poll(&mut polled, 1, limit.as_millis() as libc::c_int) };
     assert!(count >= 0, "poll: {}", std::io::Error::last_os_error());
     polled.revents & libc::POLLIN != 0
@@ -421,12 +422,15 @@ fn readable(_source: RawSource, _limit: Duration) -> bool {
 /// Waits until data has arrived at a source that the backend does not report.
 #[cfg(unix)]
 fn await_arrival(near: &std::net::TcpStream) {
-    assert!(readable(RawSource::of(near), SOON), "what was sent does not arrive");
+    assert!(readable(RawSource::of(near), SOON), "the sent data does not arrive");
 }
 
 /// Runs `body` on the backend in a forked child, and drops the backend there.
 #[cfg(unix)]
-fn in_a_child<B: Backend>(backend: &mut B, body: impl FnOnce(&mut B) -> Verdict) -> Verdict {
+fn in_a_child(
+    backend: &mut BoxedBackend,
+    body: impl FnOnce(&mut BoxedBackend) -> Verdict,
+) -> Verdict {
     use crate::support::child::Child;
 
     let child = Child::fork(|| {
@@ -437,15 +441,14 @@ fn in_a_child<B: Backend>(backend: &mut B, body: impl FnOnce(&mut B) -> Verdict)
             other => other.unwrap_or_else(|error| panic!("after_fork: {error}")),
         }
         body(backend)?;
-        // SAFETY: this copy is the child's alone, and the child ends without looking at
-        // it again.
+        // SAFETY: this copy belongs to the child alone, which exits without using it again.
         unsafe { std::ptr::drop_in_place(backend) };
         Ok(())
     });
     child.join(SOON * 3)
 }
 
-/// How a case about a fork ends elsewhere.
-fn needs_fork<B>(_lab: &Lab<B>) -> Verdict {
+/// The result of a fork case on a system without fork.
+fn needs_fork(_lab: &Lab) -> Verdict {
     if cfg!(unix) { Ok(()) } else { Err(Skip::because("Windows has no fork")) }
 }

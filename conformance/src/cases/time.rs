@@ -1,46 +1,45 @@
-//! Point 14: the loop's time, which stands still while callbacks run.
+//! Point 14: the cached loop time, constant while callbacks run.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use poll_core::Backend;
-use uv_core::{Async, Check, Handle, Idle, Loop, Prepare, RunMode, Timer};
+use uv_core::{Async, Check, Handle, Idle, Prepare, RunMode, Timer};
 
 use crate::support::loops::{
     AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, spend, timer_in,
 };
 use crate::support::observe::SOON;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The loop's time as callbacks saw it, in order.
+/// The loop times that callbacks saw, in order.
 #[derive(Clone, Default)]
 struct Times(Rc<RefCell<Vec<Duration>>>);
 
 impl Times {
-    /// Writes the loop's time, spends some, and asserts that this did not change it.
-    fn note<T: Backend>(&self, lp: &Loop<T>) {
+    /// Records the loop time, spends some real time, and asserts that the loop time is unchanged.
+    fn note(&self, lp: &Loop) {
         let now = lp.now();
         spend(lp, MS);
         assert_eq!(lp.now(), now, "the loop's time has moved within a callback");
         self.0.borrow_mut().push(now);
     }
 
-    /// A callback that does it.
-    fn noting<T: Backend, H: Handle>(&self) -> impl FnMut(&mut Loop<T>, H) + 'static {
+    /// A handle callback that records the time.
+    fn noting<H: Handle>(&self) -> impl FnMut(&mut Loop, H) + 'static {
         let times = self.clone();
         move |lp, _| times.note(lp)
     }
 
-    /// A deferred callback that does it.
-    fn once<T: Backend>(&self) -> impl FnOnce(&mut Loop<T>) + 'static {
+    /// A deferred callback that records the time.
+    fn once(&self) -> impl FnOnce(&mut Loop) + 'static {
         let times = self.clone();
         move |lp| times.note(lp)
     }
 
-    /// The times seen since the last look.
+    /// The times recorded since the last call.
     fn take(&self) -> Vec<Duration> {
         self.0.take()
     }
@@ -50,8 +49,8 @@ fn all_equal(times: &[Duration]) -> bool {
     times.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// From the timers to the poll all callbacks see one time, however long they take.
-pub fn stands_still_until_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// From the timers to the poll, all callbacks see one time, however long they take.
+pub fn is_constant_before_the_poll(lab: &Lab) -> Verdict {
     let (mut lp, times) = (new_loop(lab)?, Times::default());
     timer_in(&mut lp, ZERO, times.noting());
     timer_in(&mut lp, ZERO, times.noting());
@@ -59,7 +58,7 @@ pub fn stands_still_until_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
     Idle::new(&mut lp).start(&mut lp, times.noting()).unwrap();
     let prepare = Prepare::new(&mut lp);
     let times_too = times.clone();
-    let noting = move |lp: &mut Loop<T>, _| {
+    let noting = move |lp: &mut Loop, _| {
         times_too.note(lp);
         lp.stop();
     };
@@ -67,15 +66,15 @@ pub fn stands_still_until_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert!(run(&mut lp, RunMode::Default));
     let seen = times.take();
     assert_eq!(seen.len(), 5, "two timers, a deferred callback, an idle and a prepare watcher");
-    assert!(all_equal(&seen), "from the timers to the poll time stands still: {seen:?}");
+    assert!(all_equal(&seen), "the time is constant from the timers to the poll: {seen:?}");
     Ok(())
 }
 
-/// From the poll to the close callbacks all see one time, too.
-pub fn stands_still_after_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// From the poll to the close callbacks, all callbacks see one time.
+pub fn is_constant_after_the_poll(lab: &Lab) -> Verdict {
     let (mut lp, times) = (new_loop(lab)?, Times::default());
     let noting = times.clone();
-    let (_, sender) = Async::new(&mut lp, move |lp: &mut Loop<T>, handle| {
+    let (_, sender) = Async::new(&mut lp, move |lp: &mut Loop, handle| {
         noting.note(lp);
         lp.defer(noting.once());
         handle.close_with(lp, noting.noting()).unwrap();
@@ -85,12 +84,12 @@ pub fn stands_still_after_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert!(run(&mut lp, RunMode::Once));
     let seen = times.take();
     assert_eq!(seen.len(), 4, "an async, a deferred callback, a check watcher and a close");
-    assert!(all_equal(&seen), "from the poll to the closing phase time stands still: {seen:?}");
+    assert!(all_equal(&seen), "the time is constant from the poll to the closing phase: {seen:?}");
     Ok(())
 }
 
-/// Every poll moves the time on, also one that does not block.
-pub fn moves_with_every_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Every poll updates the time, also one that does not block.
+pub fn is_updated_by_every_poll(lab: &Lab) -> Verdict {
     let (mut lp, times) = (new_loop(lab)?, Times::default());
     Prepare::new(&mut lp).start(&mut lp, times.noting()).unwrap();
     Check::new(&mut lp).start(&mut lp, times.noting()).unwrap();
@@ -107,13 +106,13 @@ pub fn moves_with_every_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The timers of an iteration are run by the time at its end, so that those that
-/// became due since the poll are not late.
-pub fn moves_before_the_timers<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The timers of an iteration run by the time at its end, so that timers that became due since the
+/// poll are not late.
+pub fn is_updated_before_timers(lab: &Lab) -> Verdict {
     let (mut lp, times) = (new_loop(lab)?, Times::default());
     let noting = times.clone();
     Check::new(&mut lp)
-        .start(&mut lp, move |lp: &mut Loop<T>, check: Check| {
+        .start(&mut lp, move |lp: &mut Loop, check: Check| {
             let fired = noting.clone();
             timer_in(lp, MS, move |lp, _| fired.note(lp));
             noting.note(lp);
@@ -127,12 +126,12 @@ pub fn moves_before_the_timers<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A callback that took long may ask for the time, and gets it.
-pub fn moves_when_updated<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A callback that took long may update the time explicitly.
+pub fn is_updated_on_request(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let before = lp.now();
     spend(&lp, MS);
-    assert_eq!(lp.now(), before, "the time has moved by itself");
+    assert_eq!(lp.now(), before, "the time changed without an update");
     lp.update_time();
     assert!(lp.now() >= before + MS, "the time was not updated");
     timer_in(&mut lp, ZERO, |lp, _| {
@@ -142,33 +141,36 @@ pub fn moves_when_updated<T: Backend>(lab: &Lab<T>) -> Verdict {
         let after = lp.now();
         assert!(after >= before + MS, "the time was not updated in a callback");
         spend(lp, MS);
-        assert_eq!(lp.now(), after, "and then stands still again");
+        assert_eq!(lp.now(), after, "the time is constant after the update");
     });
     run_to_the_end(&mut lp);
     Ok(())
 }
 
-/// A run moves the time on, even if the loop is dead and runs nothing: what a run starts
-/// does not count from when the last one ended.
-pub fn moves_when_the_loop_is_run<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A run updates the time even if the loop is not alive: timers started next do not count from the
+/// end of the previous run.
+pub fn is_updated_by_run(lab: &Lab) -> Verdict {
     for mode in [RunMode::Default, RunMode::Once, RunMode::NoWait] {
         let (mut lp, times) = (new_loop(lab)?, Times::default());
         let before = lp.now();
         spend(&lp, MS);
         assert!(!run(&mut lp, mode));
         let dead = lp.now();
-        assert!(dead >= before + MS, "{mode:?} leaves a dead loop with an old time");
+        assert!(
+            dead >= before + MS,
+            "{mode:?} does not update the time of a loop that is not alive"
+        );
         spend(&lp, MS);
         lp.defer(times.once());
         run(&mut lp, mode);
-        assert!(times.take()[0] >= dead + MS, "{mode:?} begins with an old time");
+        assert!(times.take()[0] >= dead + MS, "{mode:?} begins without updating the time");
     }
     Ok(())
 }
 
-/// Starting a timer counts from the loop's time and leaves it as it is, so that timers
-/// started in one callback keep their order.
-pub fn is_not_moved_by_timers<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Starting a timer counts from the loop time and does not update it, so that timers started in one
+/// callback keep their order.
+pub fn is_not_updated_by_timers(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let before = lp.now();
     spend(&lp, MS);
@@ -178,23 +180,23 @@ pub fn is_not_moved_by_timers<T: Backend>(lab: &Lab<T>) -> Verdict {
     timer.stop(&mut lp).unwrap();
     timer.start(&mut lp, 5 * MS, 5 * MS, |_, _| {}).unwrap();
     timer.again(&mut lp).unwrap();
-    assert_eq!(lp.now(), before, "a timer has moved the time");
+    assert_eq!(lp.now(), before, "starting a timer changed the time");
     assert_eq!(due_in, Some(AN_HOUR), "counted from the loop's time");
     Ok(())
 }
 
-/// The clock itself is read anew each time, goes on in callbacks, and never back; the
-/// loop's time is never ahead of it.
-pub fn the_clock_goes_on_meanwhile<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `hrtime` reads the clock on each call, advances within callbacks, never goes backwards, and is
+/// never behind the loop time.
+pub fn hrtime_is_current_and_monotonic(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let reads = |lp: &Loop<T>| {
+    let reads = |lp: &Loop| {
         let (now, mut last, started) = (lp.now(), lp.hrtime(), Instant::now());
-        assert!(now <= last, "the loop is ahead of the clock: {now:?}, {last:?}");
+        assert!(now <= last, "the loop time is ahead of the clock: {now:?}, {last:?}");
         let mut moves = 0;
         while moves < 10 {
-            assert!(started.elapsed() < SOON, "the clock stands still");
+            assert!(started.elapsed() < SOON, "the clock does not advance");
             let read = lp.hrtime();
-            assert!(read >= last, "the clock goes back from {last:?} to {read:?}");
+            assert!(read >= last, "the clock goes backwards from {last:?} to {read:?}");
             moves += u32::from(read > last);
             last = read;
         }

@@ -1,10 +1,10 @@
-//! Point 5: how long a wait may take, and must.
+//! Point 5: lower and upper bounds on the duration of a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, Mode, Ready, Wake};
+use poll_core::{Backend, BoxedBackend, Interest, Mode, Readiness, Wake};
 
 use crate::support::observe::{
     A, B, C, SOON, await_ready, deregister, lasts, modify, ready_of, register, silent, wait_once,
@@ -12,15 +12,15 @@ use crate::support::observe::{
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::{Lab, Verdict};
 
-/// How late the best of several waits may be: far more than the 16 ms of a coarse
-/// clock, far less than a mistake in the unit.
+/// Tolerated lateness for the best of several waits: far more than the 16 ms of a coarse clock, far
+/// less than a wrong time unit would cause.
 const LATE: Duration = Duration::from_millis(60);
 
-/// A timeout of zero asks what is ready, and returns.
-pub fn zero_does_not_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A timeout of zero polls without blocking.
+pub fn zero_does_not_block(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    let shortest = |backend: &mut T| {
+    let shortest = |backend: &mut BoxedBackend| {
         let waits = (0..10).map(|_| {
             let started = Instant::now();
             assert_eq!(wait_once(backend, Some(Duration::ZERO)), [], "nothing was sent");
@@ -30,22 +30,22 @@ pub fn zero_does_not_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
     };
     let elapsed = shortest(&mut backend);
     assert!(elapsed < LATE, "a zero wait without sources took {elapsed:?}");
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     let elapsed = shortest(&mut backend);
     assert!(elapsed < LATE, "a zero wait with an idle source took {elapsed:?}");
 
     send(&far, b"x");
     arrived(&near);
     let events = wait_once(&mut backend, Some(Duration::ZERO));
-    assert_eq!(ready_of(&events, A), Ready::READ, "a zero wait reports what is ready");
+    assert_eq!(ready_of(&events, A), Readiness::READ, "a zero wait reports what is ready");
     Ok(())
 }
 
-/// A wait without a timeout ends when something happens, not before.
-pub fn none_waits_for_ever<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wait without a timeout ends when an event occurs, not before.
+pub fn none_blocks_indefinitely(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     for _ in 0..3 {
         let sent = AtomicBool::new(false);
         let events = thread::scope(|scope| {
@@ -55,19 +55,19 @@ pub fn none_waits_for_ever<T: Backend>(lab: &Lab<T>) -> Verdict {
                 send(&far, b"x");
             });
             let events = wait_once(&mut backend, None);
-            assert!(sent.load(Ordering::SeqCst), "it ended before anything happened: {events:?}");
+            assert!(sent.load(Ordering::SeqCst), "it ended before the event: {events:?}");
             events
         });
-        assert_eq!(ready_of(&events, A), Ready::READ, "a wait for ever ended with {events:?}");
+        assert_eq!(ready_of(&events, A), Readiness::READ, "a wait for ever ended with {events:?}");
         drain(&near);
     }
     Ok(())
 }
 
-/// A wait never ends before its timeout, not by a nanosecond. Kernels count in
-/// milliseconds, and a timeout rounded down makes timers fire early: the loop finds
-/// nothing due and turns again, or, as libuv long did, runs the timer too soon.
-pub fn are_never_early<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wait never ends before its timeout, not by a nanosecond. Kernels count in milliseconds; a
+/// timeout rounded down ends the wait before the timer is due, and the loop either iterates again
+/// or, as libuv long did, fires the timer early.
+pub fn are_never_early(lab: &Lab) -> Verdict {
     const NANOS: [u64; 12] = [
         1, 1_000, 99_999, 500_000, 999_999, 1_000_000, 1_000_001, 1_500_000, 2_999_999, 10_000_001,
         15_600_000, 33_333_333,
@@ -76,7 +76,7 @@ pub fn are_never_early<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut backend = lab.backend()?;
     for watched in [false, true] {
         if watched {
-            register(&mut backend, A, &near, Ready::READ, Mode::Level);
+            register(&mut backend, A, &near, Interest::READ, Mode::Level);
         }
         for _ in 0..5 {
             for nanos in NANOS {
@@ -87,12 +87,12 @@ pub fn are_never_early<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A wait ends soon after its timeout. The best of several counts, as any machine is
-/// busy at times; what fails here takes milliseconds for seconds, or sleeps twice.
-pub fn are_not_absurdly_late<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wait ends soon after its timeout. The best of several counts, since the machine may be busy. A
+/// failure here indicates a wrong time unit or a second sleep.
+pub fn have_bounded_lateness(lab: &Lab) -> Verdict {
     let (near, _far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     for micros in [1, 100, 1_000, 1_001, 10_000, 200_000] {
         let timeout = Duration::from_micros(micros);
         let mut best = Duration::MAX;
@@ -109,27 +109,27 @@ pub fn are_not_absurdly_late<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A timeout too large for the kernel, or for a deadline, is as good as none: it does
-/// not overflow, fail, or wrap around to a short one, and events still end it.
-pub fn may_be_huge<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A timeout too large for the kernel or for a deadline is equivalent to none: it does not
+/// overflow, fail or wrap around to a short one, and events still end the wait.
+pub fn huge_values_do_not_overflow(lab: &Lab) -> Verdict {
     let huge = [
-        // One more than an `int` of milliseconds holds, and what that is modulo 2³².
+        // `i32::MAX` milliseconds plus one, and the same modulo 2³².
         Duration::from_millis(1 << 31),
         Duration::from_millis((1 << 32) + 1),
-        // One more than an `int` of seconds holds, and what that is modulo 2³².
+        // `i32::MAX` seconds plus one, and the same modulo 2³².
         Duration::from_secs(1 << 31),
         Duration::from_secs((1 << 32) + 1),
-        // Nanoseconds, and 100 ns ticks, in 64 bits.
+        // The limits of 64-bit nanoseconds and of 64-bit 100 ns ticks.
         Duration::from_nanos(u64::MAX),
         Duration::from_secs(u64::MAX / 10_000_000),
-        // A signed number of seconds, and its neighbour.
+        // The limit of signed 64-bit seconds, and its neighbour.
         Duration::from_secs(i64::MAX as u64),
         Duration::from_secs(1 << 63),
         Duration::MAX,
     ];
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     for timeout in huge {
         let (waker, woken) = (backend.waker(), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -143,17 +143,17 @@ pub fn may_be_huge<T: Backend>(lab: &Lab<T>) -> Verdict {
         });
         send(&far, b"x");
         let events = wait_once(&mut backend, Some(timeout));
-        assert_eq!(ready_of(&events, A), Ready::READ, "a wait of {timeout:?}");
+        assert_eq!(ready_of(&events, A), Readiness::READ, "a wait of {timeout:?}");
         drain(&near);
     }
     Ok(())
 }
 
-/// Something to report ends a wait at once, however much of its time is left.
-pub fn give_way_to_events<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An event ends a wait immediately, however much of its timeout is left.
+pub fn events_end_the_wait(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     for pause in [0, 1, 10, 50] {
         let pause = Duration::from_millis(pause);
         let started = Instant::now();
@@ -165,30 +165,30 @@ pub fn give_way_to_events<T: Backend>(lab: &Lab<T>) -> Verdict {
             wait_once(&mut backend, Some(6 * SOON))
         });
         let elapsed = started.elapsed();
-        assert_eq!(ready_of(&events, A), Ready::READ, "data was sent after {pause:?}");
+        assert_eq!(ready_of(&events, A), Readiness::READ, "data was sent after {pause:?}");
         assert!(elapsed < SOON, "data sent after {pause:?} ended the wait after {elapsed:?}");
         drain(&near);
     }
     Ok(())
 }
 
-/// What the kernel reports but the caller must not see does not shorten the wait: events
-/// of silenced, spent and deregistered sources are swallowed, and the wait goes on for
-/// the time left. An early return with nothing looks like a timer that is due.
-pub fn survive_unreported_events<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Events that the kernel reports but the caller must not see do not shorten the wait: events of
+/// silenced, spent and deregistered sources are dropped, and the wait continues for the remaining
+/// time. An early return without events looks like a due timer.
+pub fn suppressed_events_do_not_shorten_the_wait(lab: &Lab) -> Verdict {
     const TIMEOUT: Duration = Duration::from_millis(200);
     let (silenced, silenced_far) = tcp_pair();
     let (spent, spent_far) = tcp_pair();
     let (gone, gone_far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &silenced, Ready::READ, Mode::Level);
-    register(&mut backend, B, &spent, Ready::READ, Mode::Oneshot);
-    register(&mut backend, C, &gone, Ready::READ, Mode::Level);
+    register(&mut backend, A, &silenced, Interest::READ, Mode::Level);
+    register(&mut backend, B, &spent, Interest::READ, Mode::Oneshot);
+    register(&mut backend, C, &gone, Interest::READ, Mode::Level);
     silent(&mut backend, "nothing was sent");
     send(&spent_far, b"x");
-    await_ready(&mut backend, B, Ready::READ);
-    // The kernel learns of these during the wait, when there is traffic already.
-    modify(&mut backend, A, Ready::NONE, Mode::Level);
+    await_ready(&mut backend, B, Readiness::READ);
+    // The kernel receives these changes during the wait, after traffic has begun.
+    modify(&mut backend, A, Interest::NONE, Mode::Level);
     deregister(&mut backend, C);
     for _ in 0..2 {
         let (over, started) = (AtomicBool::new(false), Instant::now());
@@ -209,33 +209,33 @@ pub fn survive_unreported_events<T: Backend>(lab: &Lab<T>) -> Verdict {
             assert_eq!(events, [], "all sources are silenced, spent or deregistered");
             assert!(
                 elapsed >= TIMEOUT,
-                "events that are not reported ended a wait of {TIMEOUT:?} after {elapsed:?}"
+                "suppressed events ended a wait of {TIMEOUT:?} after {elapsed:?}"
             );
         });
     }
     Ok(())
 }
 
-/// A signal handled by the waiting thread ends its wait early and without an error, so
-/// that the caller can look at what the handler left.
+/// A signal handled by the waiting thread ends its wait early and without an error, so that the
+/// caller can act on state set by the handler.
 #[cfg(unix)]
-pub fn end_at_a_signal<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn signals_interrupt_the_wait(lab: &Lab) -> Verdict {
     use crate::support::signals::Thread;
 
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &near, Ready::READ, Mode::Level);
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
     let waiting = Thread::current();
     for timeout in [Some(SOON), None] {
         let (returned, started) = (AtomicBool::new(false), Instant::now());
         let result = thread::scope(|scope| {
             scope.spawn(|| {
-                // One that arrives just before the thread sleeps is not noticed.
+                // A signal that arrives just before the thread blocks does not interrupt it.
                 while !returned.load(Ordering::SeqCst) && started.elapsed() < SOON {
                     thread::sleep(Duration::from_millis(5));
                     waiting.interrupt();
                 }
-                // A backend that goes on waiting for ever is told so below.
+                // Ends the wait of a backend that ignores signals; the assertion below reports it.
                 send(&far, b"x");
             });
             let mut events = Vec::new();
@@ -246,15 +246,15 @@ pub fn end_at_a_signal<T: Backend>(lab: &Lab<T>) -> Verdict {
         let elapsed = started.elapsed();
         let events = result.unwrap_or_else(|error| panic!("a signal is no error: {error}"));
         assert!(elapsed < SOON, "signals did not end a wait of {timeout:?}: {events:?}");
-        await_ready(&mut backend, A, Ready::READ);
+        await_ready(&mut backend, A, Readiness::READ);
         drain(&near);
         lasts(&mut backend, Duration::from_millis(20), "no signal comes any more");
     }
     Ok(())
 }
 
-/// There are no signals on Windows.
+/// Windows has no signals that interrupt a thread.
 #[cfg(not(unix))]
-pub fn end_at_a_signal<T: Backend>(_lab: &Lab<T>) -> Verdict {
+pub fn signals_interrupt_the_wait(_lab: &Lab) -> Verdict {
     Err(crate::Skip::because("this system has no signals that interrupt a thread"))
 }

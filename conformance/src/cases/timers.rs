@@ -5,36 +5,35 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop, Prepare, RunMode, Timer};
+use uv_core::{Handle, Prepare, RunMode, Timer};
 
 use crate::support::loops::{
     AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, spend, timer_in,
 };
 use crate::support::trace::{Count, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How late the best of several timers may be: far more than the 16 ms of a coarse
-/// clock, far less than a mistake in the unit.
+/// Tolerated lateness for the best of several timers: far more than the 16 ms of a coarse clock,
+/// far less than a wrong time unit would cause.
 const LATE: Duration = Duration::from_millis(60);
 
-/// A timer fires when its time has fully passed, not a nanosecond earlier. libuv counts
-/// whole milliseconds and can fire a timer of one after none.
-pub fn are_never_early<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A timer fires when its timeout has fully passed, not a nanosecond earlier. libuv counts whole
+/// milliseconds and can fire a timer of one millisecond immediately.
+pub fn are_never_early(lab: &Lab) -> Verdict {
     const NANOS: [u64; 9] =
         [1, 999, 100_000, 999_999, 1_000_000, 1_000_001, 1_999_999, 5_500_000, 15_600_001];
     let mut lp = new_loop(lab)?;
     for nanos in NANOS.repeat(5) {
         let timeout = Duration::from_nanos(nanos);
-        // The timer counts from the loop's time, which is read anew when it starts.
+        // The timer counts from the loop time, which is updated when it starts.
         let started = lp.hrtime();
         lp.update_time();
         timer_in(&mut lp, timeout, move |lp, timer| {
             let elapsed = lp.hrtime() - started;
             assert!(elapsed >= timeout, "a timer of {timeout:?} fired after {elapsed:?}");
-            assert!(lp.now() - started >= timeout, "the loop's time says so, too");
+            assert!(lp.now() - started >= timeout, "the loop time advanced by the timeout");
             timer.close(lp).unwrap();
         });
         run_to_the_end(&mut lp);
@@ -42,9 +41,8 @@ pub fn are_never_early<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A timer fires soon after its time has passed. The best of several counts, as any
-/// machine is busy at times.
-pub fn are_not_absurdly_late<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A timer fires soon after its timeout. The best of several counts, since the machine may be busy.
+pub fn have_bounded_lateness(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     for timeout in [Duration::from_micros(1), MS, 10 * MS, 200 * MS] {
         let mut best = Duration::MAX;
@@ -63,9 +61,9 @@ pub fn are_not_absurdly_late<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Timers fire in the order of their deadlines, and those with one deadline in the order
-/// they were started in.
-pub fn fire_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Timers fire in the order of their deadlines, and timers with equal deadlines in the order of
+/// their starts.
+pub fn fire_in_deadline_order(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let timers = [
         ("fourth", 3 * MS),
@@ -83,12 +81,12 @@ pub fn fire_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     spend(&lp, 3 * MS);
     run_to_the_end(&mut lp);
     let expected = ["first", "second", "third", "fourth", "fifth", "sixth", "last"];
-    trace.expect(&expected, "all are due at once: by deadline, then by start");
+    trace.expect(&expected, "all are due: by deadline, then by start");
     Ok(())
 }
 
-/// So it is with thousands of them, started, stopped and started again at random.
-pub fn thousands_fire_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The order holds for thousands of timers that are started, stopped and restarted at random.
+pub fn thousands_fire_in_order(lab: &Lab) -> Verdict {
     const TIMERS: usize = 5_000;
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = move |below: u64| {
@@ -108,13 +106,13 @@ pub fn thousands_fire_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
             expected[which] = None;
             continue;
         }
-        // Some are spread over 20 ms, and some share a few deadlines.
+        // Some deadlines spread over 20 ms, others coincide.
         let timeout = match draw(3) {
             0 => draw(20) * 1_000_000,
             _ => draw(20_000_000),
         };
         let fired = Rc::clone(&fired);
-        let note = move |_: &mut Loop<T>, _| fired.borrow_mut().push(which);
+        let note = move |_: &mut Loop, _| fired.borrow_mut().push(which);
         timers[which].start(&mut lp, Duration::from_nanos(timeout), ZERO, note).unwrap();
         expected[which] = Some((timeout, order, which));
     }
@@ -123,19 +121,19 @@ pub fn thousands_fire_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     let expected: Vec<_> = expected.into_iter().map(|(_, _, which)| which).collect();
     run_to_the_end(&mut lp);
     let fired = fired.take();
-    assert_eq!(fired.len(), expected.len(), "each that was left fires once");
+    assert_eq!(fired.len(), expected.len(), "each active timer fires once");
     let wrong = (0..fired.len()).find(|&at| fired[at] != expected[at]);
-    assert_eq!(wrong, None, "the order is wrong from there on");
+    assert_eq!(wrong, None, "the first position out of order");
     Ok(())
 }
 
-/// A timeout of zero fires the next time timers run, not at once; started by a timer,
-/// or started again by itself, it waits for the pass after.
-pub fn a_zero_timeout_waits_for_the_next_pass<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn restart<T: Backend>(lp: &mut Loop<T>, timer: Timer, trace: Trace, left: u32) {
+/// A zero timeout fires in the next timer pass, never inline. Started by a timer, or restarted by
+/// itself, it fires in the pass after the current one.
+pub fn zero_timeout_fires_in_the_next_pass(lab: &Lab) -> Verdict {
+    fn restart(lp: &mut Loop, timer: Timer, trace: Trace, left: u32) {
         trace.note("timer");
         if left > 0 {
-            let callback = move |lp: &mut Loop<T>, timer| {
+            let callback = move |lp: &mut Loop, timer| {
                 restart(lp, timer, trace.clone(), left - 1);
             };
             timer.start(lp, ZERO, ZERO, callback).unwrap();
@@ -150,16 +148,16 @@ pub fn a_zero_timeout_waits_for_the_next_pass<T: Backend>(lab: &Lab<T>) -> Verdi
         restart(lp, timer, note.clone(), 2);
         timer_in(lp, ZERO, note.noting("other"));
     });
-    trace.expect(&[], "never at once");
+    trace.expect(&[], "never inline");
     run_to_the_end(&mut lp);
     let expected = ["timer", "iteration", "timer", "other", "iteration", "timer"];
     trace.expect(&expected, "one call for each pass");
     Ok(())
 }
 
-/// A timeout or repeat that is beyond the clock means never. It does not overflow, and
-/// other timers fire meanwhile.
-pub fn may_be_huge<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A timeout or repeat beyond the range of the clock never fires. It does not overflow, and other
+/// timers fire meanwhile.
+pub fn huge_timeouts_do_not_overflow(lab: &Lab) -> Verdict {
     let century = 100 * 365 * 24 * AN_HOUR;
     let huge = [
         Duration::MAX,
@@ -175,10 +173,13 @@ pub fn may_be_huge<T: Backend>(lab: &Lab<T>) -> Verdict {
         let once = Timer::new(&mut lp);
         once.start(&mut lp, MS, huge, trace.noting("once")).unwrap();
         assert!(run(&mut lp, RunMode::Once));
-        trace.expect(&["once"], "the one that is due");
+        trace.expect(&["once"], "the due timer only");
         for timer in [never, once] {
-            assert!(timer.is_active(&lp), "{huge:?} is a time to wait for");
-            assert!(timer.due_in(&lp) >= Some(century - AN_HOUR), "{huge:?} is far away");
+            assert!(timer.is_active(&lp), "a timer of {huge:?} stays active");
+            assert!(
+                timer.due_in(&lp) >= Some(century - AN_HOUR),
+                "a timer of {huge:?} is due in the far future"
+            );
         }
         assert!(lp.backend_timeout() >= Some(century - AN_HOUR), "a poll may wait that long");
         assert!(run(&mut lp, RunMode::NoWait));
@@ -187,9 +188,9 @@ pub fn may_be_huge<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A timer that is due but is stopped or closed by one that fires before it, in the same
-/// pass, does not fire.
-pub fn stopped_by_an_earlier_one_do_not_fire<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A due timer that is stopped or closed by a timer that fires before it in the same pass does not
+/// fire.
+pub fn stopped_by_an_earlier_timer_do_not_fire(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let [killer, stopped, closed] = [(); 3].map(|()| Timer::new(&mut lp));
     let kill = trace.then("killer", move |lp, _: Timer| {
@@ -205,58 +206,57 @@ pub fn stopped_by_an_earlier_one_do_not_fire<T: Backend>(lab: &Lab<T>) -> Verdic
     Ok(())
 }
 
-/// A timer that is due but is started again by one that fires before it waits for its
-/// new time, which comes in a later pass at the earliest.
-pub fn restarted_by_an_earlier_one_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A due timer that is restarted by a timer that fires before it waits for its new deadline, in a
+/// later pass at the earliest.
+pub fn restarted_by_an_earlier_timer_wait(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let prepare = Prepare::new(&mut lp);
     prepare.start(&mut lp, trace.noting("iteration")).unwrap();
     prepare.unreference(&mut lp).unwrap();
     let [first, second, third] = [(); 3].map(|()| Timer::new(&mut lp));
     let note = trace.clone();
-    let restart = trace.then("first", move |lp: &mut Loop<T>, _: Timer| {
-        let stop = move |lp: &mut Loop<T>, _: Timer| third.stop(lp).unwrap();
+    let restart = trace.then("first", move |lp: &mut Loop, _: Timer| {
+        let stop = move |lp: &mut Loop, _: Timer| third.stop(lp).unwrap();
         second.start(lp, ZERO, ZERO, note.then("second", stop)).unwrap();
         third.again(lp).unwrap();
-        assert_eq!(third.due_in(lp), Some(AN_HOUR), "its new time");
+        assert_eq!(third.due_in(lp), Some(AN_HOUR), "its new timeout");
     });
     first.start(&mut lp, ZERO, ZERO, restart).unwrap();
-    second.start(&mut lp, ZERO, ZERO, |_, _| panic!("it has another callback now")).unwrap();
+    second.start(&mut lp, ZERO, ZERO, |_, _| panic!("its callback was replaced")).unwrap();
     third.start(&mut lp, ZERO, AN_HOUR, |_, _| panic!("it waits for an hour now")).unwrap();
     run_to_the_end(&mut lp);
-    trace.expect(&["first", "iteration", "second"], "the second in a pass of its own");
+    trace.expect(&["first", "iteration", "second"], "the second timer fires in a later pass");
     Ok(())
 }
 
-/// A timer that is started again starts anew, with its new times and callback; the old
-/// callback is dropped.
-pub fn start_anew_when_started_again<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Starting an active timer replaces its times and its callback; the old callback is dropped.
+pub fn start_replaces_times_and_callback(lab: &Lab) -> Verdict {
     let (mut lp, trace, held) = (new_loop(lab)?, Trace::default(), Rc::new(()));
     let (timer, keep) = (keep_alive(&mut lp), Rc::clone(&held));
     timer.start(&mut lp, ZERO, MS, move |_, _| panic!("replaced, with {keep:?}")).unwrap();
     assert_eq!((timer.due_in(&lp), timer.repeat(&lp)), (Some(ZERO), MS));
     let note = trace.clone();
-    let replace = move |lp: &mut Loop<T>, timer: Timer| {
+    let replace = move |lp: &mut Loop, timer: Timer| {
         note.note("first callback");
         let second = note.noting("second callback");
         timer.start(lp, MS, ZERO, second).unwrap();
-        note.note("which goes on");
+        note.note("which continues");
     };
     timer.start(&mut lp, 2 * MS, ZERO, replace).unwrap();
     assert_eq!(Rc::strong_count(&held), 1, "the callback that was replaced is dropped");
     assert_eq!((timer.due_in(&lp), timer.repeat(&lp)), (Some(2 * MS), ZERO));
     run_to_the_end(&mut lp);
-    let expected = ["first callback", "which goes on", "second callback"];
+    let expected = ["first callback", "which continues", "second callback"];
     trace.expect(&expected, "a callback may replace itself");
     Ok(())
 }
 
-/// In its callback a timer that fires once is not active any more, so it may be started
-/// again; one that repeats is scheduled already.
-pub fn are_scheduled_before_their_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// In its callback, a one-shot timer is inactive, so it may be started again; a repeating timer is
+/// already rescheduled.
+pub fn are_rescheduled_before_their_callbacks(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let once = trace.then("once", |lp, timer: Timer| {
-        assert!(!timer.is_active(lp), "it has fired, and will not again");
+        assert!(!timer.is_active(lp), "it has fired and does not repeat");
         assert_eq!(timer.due_in(lp), None);
     });
     timer_in(&mut lp, ZERO, once);
@@ -273,31 +273,35 @@ pub fn are_scheduled_before_their_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict
     Ok(())
 }
 
-/// Repeats count from the loop's time when the timer fires: a late one is not made up
-/// for, and one that missed several rounds fires once.
-pub fn repeats_are_not_made_up_for<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Repeats count from the loop time when the timer fires: missed repeats are skipped, and a timer
+/// that is several periods late fires once.
+pub fn missed_repeats_are_skipped(lab: &Lab) -> Verdict {
     let (mut lp, fired) = (new_loop(lab)?, Count::default());
     let (timer, count) = (Timer::new(&mut lp), fired.clone());
-    let late = move |lp: &mut Loop<T>, timer: Timer| {
+    let late = move |lp: &mut Loop, timer: Timer| {
         count.add();
-        assert_eq!(timer.due_in(lp), Some(2 * MS), "two milliseconds from now, not from then");
+        assert_eq!(
+            timer.due_in(lp),
+            Some(2 * MS),
+            "two milliseconds from the loop time, not from the deadline"
+        );
         spend(lp, 7 * MS);
-        assert_eq!(timer.due_in(lp), Some(2 * MS), "the loop's time stands still");
+        assert_eq!(timer.due_in(lp), Some(2 * MS), "the loop time is constant");
     };
     timer.start(&mut lp, 2 * MS, 2 * MS, late).unwrap();
     spend(&lp, 7 * MS);
     for expected in 1..=3 {
         assert!(run(&mut lp, RunMode::NoWait));
-        assert_eq!(fired.get(), expected, "several rounds late, it fires once");
+        assert_eq!(fired.get(), expected, "several periods late, it fires once");
     }
     Ok(())
 }
 
-/// A repeating timer fires until it is stopped, by its callback or by others.
-pub fn repeat_until_they_are_stopped<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A repeating timer fires until it is stopped, by its own callback or another.
+pub fn repeat_until_stopped(lab: &Lab) -> Verdict {
     let (mut lp, fired) = (new_loop(lab)?, Count::default());
     let (timer, count) = (Timer::new(&mut lp), fired.clone());
-    let stop = move |lp: &mut Loop<T>, timer: Timer| {
+    let stop = move |lp: &mut Loop, timer: Timer| {
         if count.add() == 5 {
             timer.stop(lp).unwrap();
         }
@@ -312,12 +316,12 @@ pub fn repeat_until_they_are_stopped<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A new repeat time counts from the next time the timer is scheduled: set in the
-/// callback, from the round after. Zero ends the repeats.
-pub fn a_new_repeat_counts_from_the_round_after<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A new repeat time applies from the next scheduling: set in the callback, from the period after
+/// the current one. Zero ends the repetition.
+pub fn set_repeat_applies_to_the_next_schedule(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (timer, note, mut round) = (Timer::new(&mut lp), trace.clone(), 0);
-    let change = move |lp: &mut Loop<T>, timer: Timer| {
+    let change = move |lp: &mut Loop, timer: Timer| {
         round += 1;
         match round {
             1 => {
@@ -326,7 +330,7 @@ pub fn a_new_repeat_counts_from_the_round_after<T: Backend>(lab: &Lab<T>) -> Ver
                 note.note("changed");
             }
             2 => {
-                assert_eq!(timer.due_in(lp), Some(3 * MS), "the new time");
+                assert_eq!(timer.due_in(lp), Some(3 * MS), "the new repeat time");
                 timer.set_repeat(lp, ZERO).unwrap();
                 assert!(timer.is_active(lp), "scheduled before the change");
                 note.note("ended");
@@ -339,80 +343,80 @@ pub fn a_new_repeat_counts_from_the_round_after<T: Backend>(lab: &Lab<T>) -> Ver
     };
     timer.start(&mut lp, 10 * MS, 2 * MS, change).unwrap();
     timer.set_repeat(&mut lp, MS).unwrap();
-    assert_eq!(timer.due_in(&lp), Some(10 * MS), "the timeout stays as it is");
+    assert_eq!(timer.due_in(&lp), Some(10 * MS), "the timeout is unchanged");
     timer.set_repeat(&mut lp, 2 * MS).unwrap();
     assert_eq!(timer.repeat(&lp), 2 * MS);
     run_to_the_end(&mut lp);
-    trace.expect(&["changed", "ended", "last"], "three rounds");
+    trace.expect(&["changed", "ended", "last"], "three calls");
     Ok(())
 }
 
-/// To do it again is an error for a timer that was never started, whatever its repeat
-/// time: there is no callback.
-pub fn again_without_a_start_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `again` on a timer that was never started is an error, whatever its repeat time: it has no
+/// callback.
+pub fn again_without_a_start_is_an_error(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let timer = Timer::new(&mut lp);
     for repeat in [ZERO, MS] {
         timer.set_repeat(&mut lp, repeat).unwrap();
         let error = timer.again(&mut lp).expect_err("it was never started");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-        assert!(!timer.is_active(&lp) && !lp.alive());
+        assert!(!timer.is_active(&lp) && !lp.is_alive());
     }
     Ok(())
 }
 
-/// To do it again changes nothing for a timer without repeat time, active or not.
-pub fn again_without_a_repeat_does_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `again` on a timer without a repeat time does nothing, active or not.
+pub fn again_without_a_repeat_does_nothing(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let timer = keep_alive(&mut lp);
     spend(&lp, MS);
     lp.update_time();
     let due_in = timer.due_in(&lp);
     timer.again(&mut lp).unwrap();
-    assert_eq!(timer.due_in(&lp), due_in, "an active timer goes on");
+    assert_eq!(timer.due_in(&lp), due_in, "an active timer keeps its deadline");
     timer.stop(&mut lp).unwrap();
     timer.again(&mut lp).unwrap();
     assert!(!timer.is_active(&lp), "a stopped timer stays so");
     Ok(())
 }
 
-/// To do it again starts a timer with its repeat time as the timeout and the callback it
-/// had, whether it was stopped or is active.
-pub fn again_starts_with_the_repeat_time<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `again` starts a timer with its repeat time as the timeout and its previous callback, whether it
+/// is stopped or active.
+pub fn again_starts_with_the_repeat_time(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (timer, note, mut calls) = (Timer::new(&mut lp), trace.clone(), 0);
-    let callback = move |lp: &mut Loop<T>, timer: Timer| {
+    let callback = move |lp: &mut Loop, timer: Timer| {
         calls += 1;
         note.note("timer");
         timer.stop(lp).unwrap();
         if calls == 1 {
             timer.again(lp).unwrap();
-            assert_eq!(timer.due_in(lp), Some(MS), "it may do so in its callback");
+            assert_eq!(timer.due_in(lp), Some(MS), "`again` works in its callback");
         }
     };
     timer.start(&mut lp, AN_HOUR, AN_HOUR / 2, callback).unwrap();
     timer.again(&mut lp).unwrap();
-    assert_eq!(timer.due_in(&lp), Some(AN_HOUR / 2), "an active timer starts anew");
+    assert_eq!(timer.due_in(&lp), Some(AN_HOUR / 2), "an active timer restarts");
     timer.stop(&mut lp).unwrap();
     timer.set_repeat(&mut lp, MS).unwrap();
     timer.again(&mut lp).unwrap();
     assert_eq!(timer.due_in(&lp), Some(MS), "a stopped one starts");
-    assert!(timer.is_active(&lp) && lp.alive());
+    assert!(timer.is_active(&lp) && lp.is_alive());
     run_to_the_end(&mut lp);
     trace.expect(&["timer", "timer"], "the same callback");
     Ok(())
 }
 
-/// How long a timer has left counts from the loop's time: nothing if it is overdue,
-/// `None` if it is not started.
-pub fn due_in_counts_from_the_loop_time<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The remaining time counts from the loop time: zero if the timer is overdue, `None` if it is
+/// inactive.
+pub fn due_in_counts_from_the_loop_time(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let timer = Timer::new(&mut lp);
     assert_eq!(timer.due_in(&lp), None, "it was never started");
     timer.start(&mut lp, AN_HOUR, ZERO, |_, _| {}).unwrap();
     let started = lp.now();
     spend(&lp, MS);
-    assert_eq!(timer.due_in(&lp), Some(AN_HOUR), "the loop's time stands still");
+    assert_eq!(timer.due_in(&lp), Some(AN_HOUR), "the loop time is constant");
     lp.update_time();
     assert_eq!(timer.due_in(&lp), Some(AN_HOUR - (lp.now() - started)));
     timer.start(&mut lp, MS, ZERO, |_, _| {}).unwrap();
@@ -428,18 +432,18 @@ pub fn due_in_counts_from_the_loop_time<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 thread_local! {
-    /// Which callbacks that capture nothing have run.
+    /// Numbers of the non-capturing callbacks that have run.
     static RUN: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A callback that captures nothing, one for each number.
-fn run_number<T: Backend, const N: usize>(_: &mut Loop<T>, _: Timer) {
+/// A non-capturing callback, one for each `N`.
+fn run_number<const N: usize>(_: &mut Loop, _: Timer) {
     RUN.with_borrow_mut(|run| run.push(N));
 }
 
-/// A timer calls what it was started with last, be it something that captures or nothing that
-/// does; also if it is started so by the callback that it had. What it had before is dropped.
-pub fn call_what_they_were_started_with_last<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A timer runs its most recent callback, capturing or not, also if its previous callback started
+/// it. The replaced callback is dropped.
+pub fn call_the_latest_callback(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (timer, held) = (Timer::new(&mut lp), Rc::new(()));
     let hold = |what| {
@@ -448,23 +452,23 @@ pub fn call_what_they_were_started_with_last<T: Backend>(lab: &Lab<T>) -> Verdic
     };
     RUN.take();
     timer.start(&mut lp, MS, ZERO, hold("replaced")).unwrap();
-    timer.start(&mut lp, MS, ZERO, run_number::<T, 1>).unwrap();
-    assert_eq!(Rc::strong_count(&held), 1, "what was replaced is dropped");
+    timer.start(&mut lp, MS, ZERO, run_number::<1>).unwrap();
+    assert_eq!(Rc::strong_count(&held), 1, "the replaced callback is dropped");
     run_to_the_end(&mut lp);
     assert_eq!(RUN.take(), [1]);
 
-    timer.start(&mut lp, MS, ZERO, run_number::<T, 2>).unwrap();
+    timer.start(&mut lp, MS, ZERO, run_number::<2>).unwrap();
     timer.start(&mut lp, MS, ZERO, hold("captures")).unwrap();
     run_to_the_end(&mut lp);
-    trace.expect(&["captures"], "the last one");
+    trace.expect(&["captures"], "the latest callback");
 
-    let plain_next = trace.then("first", |lp: &mut Loop<T>, timer: Timer| {
-        timer.start(lp, ZERO, ZERO, run_number::<T, 3>).unwrap();
+    let plain_next = trace.then("first", |lp: &mut Loop, timer: Timer| {
+        timer.start(lp, ZERO, ZERO, run_number::<3>).unwrap();
     });
     timer.start(&mut lp, MS, ZERO, plain_next).unwrap();
-    assert_eq!(Rc::strong_count(&held), 1, "what was replaced is dropped");
+    assert_eq!(Rc::strong_count(&held), 1, "the replaced callback is dropped");
     run_to_the_end(&mut lp);
-    trace.expect(&["first"], "it started the timer with another");
+    trace.expect(&["first"], "it replaced its callback");
     assert_eq!(RUN.take(), [3]);
 
     timer.start(&mut lp, ZERO, ZERO, |lp, timer| timer.set_repeat(lp, MS).unwrap()).unwrap();
@@ -472,19 +476,19 @@ pub fn call_what_they_were_started_with_last<T: Backend>(lab: &Lab<T>) -> Verdic
     timer.start(&mut lp, MS, ZERO, hold("closed")).unwrap();
     timer.close(&mut lp).unwrap();
     run_to_the_end(&mut lp);
-    assert_eq!(Rc::strong_count(&held), 1, "a timer that is gone holds nothing");
-    assert_eq!(RUN.take(), [0; 0], "nothing but the last one ran");
-    trace.expect(&[], "nothing but the last one ran");
+    assert_eq!(Rc::strong_count(&held), 1, "a closed timer holds no callback");
+    assert_eq!(RUN.take(), [0; 0], "only the latest callback ran");
+    trace.expect(&[], "only the latest callback ran");
     Ok(())
 }
 
-/// Timers that have one callback have no more in common.
-pub fn with_one_callback_are_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Timers that share a non-capturing callback are independent otherwise.
+pub fn with_a_shared_callback_are_independent(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     RUN.take();
     let [once, repeating, stopped] = [(); 3].map(|()| {
         let timer = Timer::new(&mut lp);
-        timer.start(&mut lp, MS, ZERO, run_number::<T, 1>).unwrap();
+        timer.start(&mut lp, MS, ZERO, run_number::<1>).unwrap();
         timer
     });
     repeating.set_repeat(&mut lp, MS).unwrap();
@@ -494,42 +498,41 @@ pub fn with_one_callback_are_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
         run(&mut lp, RunMode::Once);
     }
     assert!(!once.is_active(&lp) && !stopped.is_active(&lp));
-    assert!(repeating.is_active(&lp), "it goes on");
+    assert!(repeating.is_active(&lp), "it continues");
     repeating.close(&mut lp).unwrap();
-    stopped.start(&mut lp, MS, ZERO, run_number::<T, 2>).unwrap();
+    stopped.start(&mut lp, MS, ZERO, run_number::<2>).unwrap();
     run_to_the_end(&mut lp);
-    assert_eq!(RUN.take(), [1, 1, 1, 1, 2], "each calls what it was given");
+    assert_eq!(RUN.take(), [1, 1, 1, 1, 2], "each runs its own callback");
     Ok(())
 }
 
-/// Timers that are made and started at once are as all others, in new memory and in that of
-/// timers that are gone.
-pub fn may_be_made_and_started_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `Timer::after` timers behave like all others, in new slots and in reused ones.
+pub fn after_creates_and_starts(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     for _ in 0..2 {
         RUN.take();
-        let note = |number| move |_: &mut Loop<T>, _| RUN.with_borrow_mut(|run| run.push(number));
+        let note = |number| move |_: &mut Loop, _| RUN.with_borrow_mut(|run| run.push(number));
         let made = [
-            Timer::after(&mut lp, 2 * MS, run_number::<T, 3>),
+            Timer::after(&mut lp, 2 * MS, run_number::<3>),
             Timer::after(&mut lp, MS, note(1)),
             Timer::new(&mut lp),
             Timer::after(&mut lp, 2 * MS, note(5)),
-            Timer::after(&mut lp, MS, run_number::<T, 2>),
-            Timer::after(&mut lp, Duration::MAX, run_number::<T, 9>),
-            Timer::after(&mut lp, MS, run_number::<T, 8>),
+            Timer::after(&mut lp, MS, run_number::<2>),
+            Timer::after(&mut lp, Duration::MAX, run_number::<9>),
+            Timer::after(&mut lp, MS, run_number::<8>),
         ];
-        made[2].start(&mut lp, 2 * MS, ZERO, run_number::<T, 4>).unwrap();
-        made[3].start(&mut lp, 2 * MS, ZERO, note(5)).unwrap(); // Anew, and so behind.
+        made[2].start(&mut lp, 2 * MS, ZERO, run_number::<4>).unwrap();
+        made[3].start(&mut lp, 2 * MS, ZERO, note(5)).unwrap(); // Restarted, so ordered last.
         made[6].stop(&mut lp).unwrap();
-        assert_eq!(lp.walk(), made.map(Into::into), "in the order they were made");
+        assert_eq!(lp.walk(), made.map(Into::into), "in creation order");
         assert_eq!(made[0].due_in(&lp), Some(2 * MS));
         assert_eq!([made[0].repeat(&lp), made[1].repeat(&lp)], [ZERO; 2]);
         while made[3].is_active(&lp) {
             run(&mut lp, RunMode::Once);
         }
         assert_eq!(RUN.take(), [1, 2, 3, 4, 5]);
-        assert!(made[5].is_active(&lp), "it is for ever");
-        made[4].again(&mut lp).expect("it was started, and does not repeat");
+        assert!(made[5].is_active(&lp), "a timer of an hour");
+        made[4].again(&mut lp).expect("a started timer without repeat");
         assert!(!made[4].is_active(&lp));
         for timer in made {
             timer.close(&mut lp).unwrap();
@@ -539,14 +542,14 @@ pub fn may_be_made_and_started_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// However many callbacks there are that capture nothing, each timer calls its own.
-pub fn have_any_number_of_callbacks<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Any number of distinct non-capturing callbacks is supported; each timer runs its own.
+pub fn support_any_number_of_callbacks(lab: &Lab) -> Verdict {
     macro_rules! start {
         ($lp:ident: $($tens:literal)*) => {$(
             start!($lp, $tens: 0 1 2 3 4 5 6 7 8 9);
         )*};
         ($lp:ident, $tens:literal: $($ones:literal)*) => {$(
-            timer_in(&mut $lp, ZERO, run_number::<T, { 10 * $tens + $ones }>);
+            timer_in(&mut $lp, ZERO, run_number::<{ 10 * $tens + $ones }>);
         )*};
     }
     let mut lp = new_loop(lab)?;

@@ -1,4 +1,4 @@
-//! Point 6: a wake ends exactly one wait, and costs nothing that it need not.
+//! Point 6: a wake ends exactly one wait, without avoidable system calls.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, Mode, Ready, Wake};
+use poll_core::{Backend, BoxedBackend, Interest, Mode, Readiness, Wake};
 
 use crate::support::observe::{
     A, SHORT, SOON, lasts, modify, ready_of, register, silent, wait_once,
@@ -15,14 +15,14 @@ use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::support::syscalls;
 use crate::{Lab, Verdict};
 
-/// A wake that comes first is kept for the next wait, whatever its timeout, and is used
-/// up by it.
-pub fn before_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wake before a wait is pending until the next wait, whatever its timeout, and is consumed by
+/// it.
+pub fn before_a_wait(lab: &Lab) -> Verdict {
     let (near, _far) = tcp_pair();
     let mut backend = lab.backend()?;
     for watched in [false, true] {
         if watched {
-            register(&mut backend, A, &near, Ready::READ, Mode::Level);
+            register(&mut backend, A, &near, Interest::READ, Mode::Level);
         }
         wake(&backend.waker());
         ends_soon(&mut backend, "it was woken before");
@@ -34,8 +34,8 @@ pub fn before_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A wake ends the wait that is under way, and no other.
-pub fn during_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wake ends the wait in progress, and no other.
+pub fn during_a_wait(lab: &Lab) -> Verdict {
     let mut backend = lab.backend()?;
     let waker = backend.waker();
     for pause in [0, 1, 10, 50] {
@@ -59,10 +59,9 @@ pub fn during_a_wait<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A wake between two waits ends the second, also if the first one was ended by a wake,
-/// did not block, or ran into its timeout; and a wait that does not block uses it up
-/// like any other.
-pub fn between_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wake between two waits ends the second, also if the first was ended by a wake, did not block
+/// or timed out. A wait that does not block consumes the wake too.
+pub fn between_waits(lab: &Lab) -> Verdict {
     let mut backend = lab.backend()?;
     let waker = backend.waker();
     for _ in 0..3 {
@@ -71,19 +70,19 @@ pub fn between_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
         ends_soon(&mut backend, "it was woken after a wait that did not block");
         wake(&waker);
         ends_soon(&mut backend, "it was woken after a wait that a wake ended");
-        lasts(&mut backend, Duration::from_millis(5), "both wakes were answered");
+        lasts(&mut backend, Duration::from_millis(5), "both wakes were consumed");
         wake(&waker);
         ends_soon(&mut backend, "it was woken after a wait that timed out");
         wake(&waker);
         wait_once(&mut backend, Some(Duration::ZERO));
-        lasts(&mut backend, SHORT, "a zero wait answered the wake");
+        lasts(&mut backend, SHORT, "a zero wait consumed the wake");
     }
     Ok(())
 }
 
-/// Wakes from many threads at once lose nothing: what a thread posts before its wake is
-/// seen after a wait that the wake ends, or after one that another's ended later.
-pub fn from_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Concurrent wakes from many threads lose nothing: data posted before a wake is visible after the
+/// wait that this wake or a later one ends.
+pub fn from_many_threads(lab: &Lab) -> Verdict {
     const THREADS: u32 = 4;
     const ROUNDS: u32 = 500;
     let mut backend = lab.backend()?;
@@ -105,32 +104,32 @@ pub fn from_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
         let starts: Vec<_> = (0..THREADS).map(|_| start_post()).collect();
         for round in 1..=ROUNDS {
             starts.iter().for_each(|start| start.send(()).expect("a thread that posts"));
-            // As long as some post is not seen, its wake is still to be answered.
+            // While a post is unseen, its wake is pending.
             while posted.load(Ordering::SeqCst) < THREADS * round {
-                // Between the look and the wait is where it may come unnoticed.
+                // The window between this check and the wait is where a wake could be lost.
                 delays.spin();
                 ends_soon(&mut backend, "another thread posted and woke it");
             }
         }
         drop(starts);
     });
-    // The last wakes may have come after the last wait.
+    // The last wakes may have arrived after the last wait.
     wait_once(&mut backend, Some(SHORT));
-    lasts(&mut backend, SHORT, "all wakes were answered");
+    lasts(&mut backend, SHORT, "all wakes were consumed");
     Ok(())
 }
 
-/// Any number of wakes before a wait returns make one wait return. With an unbounded
-/// queue of them a busy producer would keep the loop turning long after it stopped,
-/// and with a bounded one (a pipe) the thousandth wake would block or fail.
-pub fn coalesce<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Any number of wakes before a wait returns end one wait. An unbounded queue of wakes would keep a
+/// loop iterating after a busy producer stopped; with a bounded one (a pipe) the thousandth wake
+/// would block or fail.
+pub fn coalesce(lab: &Lab) -> Verdict {
     const WAKES: u32 = 100_000;
     let mut backend = lab.backend()?;
     let waker = backend.waker();
     for _ in 0..2 {
         (0..WAKES).for_each(|_| wake(&waker));
         ends_soon(&mut backend, "it was woken many times");
-        lasts(&mut backend, SHORT, "one wait answers all wakes");
+        lasts(&mut backend, SHORT, "one wait consumes all wakes");
 
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -139,46 +138,46 @@ pub fn coalesce<T: Backend>(lab: &Lab<T>) -> Verdict {
             });
             ends_soon(&mut backend, "another thread wakes it");
         });
-        // Those that came after that wait returned.
+        // Consumes the wakes that arrived after that wait returned.
         wait_once(&mut backend, Some(SHORT));
-        lasts(&mut backend, SHORT, "one wait answers all wakes");
+        lasts(&mut backend, SHORT, "one wait consumes all wakes");
     }
     Ok(())
 }
 
-/// A wake does not hide an event, nor an event a wake: the wait reports what is ready,
-/// and the wake is answered by it.
-pub fn come_with_events<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wake does not hide an event, nor an event a wake: the wait reports the ready source and
+/// consumes the wake.
+pub fn combine_with_events(lab: &Lab) -> Verdict {
     let (near, far) = tcp_pair();
     let mut backend = lab.backend()?;
     let waker = backend.waker();
     for mode in [Mode::Level, Mode::Oneshot] {
         if mode == Mode::Level {
-            register(&mut backend, A, &near, Ready::READ, mode);
+            register(&mut backend, A, &near, Interest::READ, mode);
         }
         for timeout in [Some(SOON), Some(Duration::ZERO), None] {
-            modify(&mut backend, A, Ready::READ, mode);
+            modify(&mut backend, A, Interest::READ, mode);
             send(&far, b"x");
             arrived(&near);
             wake(&waker);
             let events = wait_once(&mut backend, timeout);
-            assert_eq!(ready_of(&events, A), Ready::READ, "woken, and a source is ready");
+            assert_eq!(ready_of(&events, A), Readiness::READ, "woken, and a source is ready");
             drain(&near);
-            lasts(&mut backend, SHORT, "the wake was answered by the wait before this one");
+            lasts(&mut backend, SHORT, "the wake was consumed by the wait before this one");
         }
     }
     Ok(())
 }
 
-/// Thousands of rounds of one wake for one wait, at all distances in time: the wake
-/// may come before the wait, while it falls asleep, or long after. Each wait ends by its
-/// wake, never without one. The moment between "nobody has knocked" and the system call
-/// is where wakers lose wakes, and the ring that comes late is where they invent them.
-pub fn none_is_lost<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Thousands of rounds of one wake per wait with varied delays: the wake arrives before the wait,
+/// while it is about to block, or during it. Each wait ends by its wake and never without one. The
+/// window between the check for a pending wake and the system call is where wakes get lost; a
+/// signal delivered late is where spurious ones arise.
+pub fn none_is_lost(lab: &Lab) -> Verdict {
     const ROUNDS: u32 = 3000;
     let (rescue, rescuer) = tcp_pair();
     let mut backend = lab.backend()?;
-    register(&mut backend, A, &rescue, Ready::READ, Mode::Level);
+    register(&mut backend, A, &rescue, Interest::READ, Mode::Level);
     let waker = backend.waker();
     let (wanted, rounds) = mpsc::channel();
     let (alive, watched) = mpsc::channel();
@@ -193,12 +192,12 @@ pub fn none_is_lost<T: Backend>(lab: &Lab<T>) -> Verdict {
                 wake(&waker);
             }
         });
-        // Ends the wait that slept through its wake, so that the case can tell.
+        // Ends a wait that missed its wake, so that the case fails instead of hanging.
         scope.spawn(move || {
             while watched.recv_timeout(SOON).is_ok() {}
             send(&rescuer, b"x");
         });
-        // Owned by this closure, so that its end, or its panic, ends both threads.
+        // Owned by this closure, so that its return or panic ends both threads.
         let (wanted, alive) = (wanted, alive);
         let mut delays = Delays(2);
         for round in 1..=ROUNDS {
@@ -214,9 +213,9 @@ pub fn none_is_lost<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A waker may outlive its backend: waking nobody is harmless. What it rang may be
-/// someone else's descriptor by now, and must not be written to.
-pub fn after_the_backend_is_gone<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A waker may outlive its backend, and waking is then harmless. The descriptor that it signalled
+/// may belong to another file by now and must not be written to.
+pub fn after_the_backend_is_dropped(lab: &Lab) -> Verdict {
     for waited in [false, true] {
         let mut backend = lab.backend()?;
         if waited {
@@ -231,7 +230,7 @@ pub fn after_the_backend_is_gone<T: Backend>(lab: &Lab<T>) -> Verdict {
             });
             thread::sleep(Duration::from_millis(2));
             drop(backend);
-            // Most likely these get the numbers that the backend had.
+            // These likely get the descriptor numbers that the backend had.
             let strangers: Vec<_> = (0..8).map(|_| tcp_pair()).collect();
             for _ in 0..1000 {
                 let _ = waker.clone().wake();
@@ -240,17 +239,20 @@ pub fn after_the_backend_is_gone<T: Backend>(lab: &Lab<T>) -> Verdict {
             for end in strangers.iter().flat_map(|(near, far)| [near, far]) {
                 let read = end.peek(&mut [0]).map_err(|error| error.kind());
                 let nothing = Err(ErrorKind::WouldBlock);
-                assert_eq!(read, nothing, "the waker of a dropped backend wrote to a stranger");
+                assert_eq!(
+                    read, nothing,
+                    "the waker of a dropped backend wrote to an unrelated descriptor"
+                );
             }
         });
     }
     Ok(())
 }
 
-/// A signal handler may wake a loop: it runs in the middle of anything, on any thread,
-/// so that a lock or an allocation in `wake` would deadlock sooner or later.
+/// A signal handler may wake a loop. It interrupts arbitrary code on any thread, so that a lock or
+/// an allocation in `wake` would eventually deadlock.
 #[cfg(unix)]
-pub fn from_a_signal_handler<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn from_a_signal_handler(lab: &Lab) -> Verdict {
     use crate::support::signals::{Handler, Thread};
 
     let mut backend = lab.backend()?;
@@ -261,7 +263,7 @@ pub fn from_a_signal_handler<T: Backend>(lab: &Lab<T>) -> Verdict {
     let waiting = Thread::current();
 
     waiting.call_handler();
-    assert_eq!(handler.calls(), 1, "a signal to oneself is handled at once");
+    assert_eq!(handler.calls(), 1, "a signal to the own thread is handled synchronously");
     ends_soon(&mut backend, "a signal handler woke it before");
     lasts(&mut backend, SHORT, "the wake ended the wait before this one");
 
@@ -289,15 +291,15 @@ pub fn from_a_signal_handler<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// There are no signals on Windows.
+/// Windows has no signal handlers that interrupt a thread.
 #[cfg(not(unix))]
-pub fn from_a_signal_handler<T: Backend>(_lab: &Lab<T>) -> Verdict {
+pub fn from_a_signal_handler(_lab: &Lab) -> Verdict {
     Err(crate::Skip::because("this system has no signal handlers"))
 }
 
-/// A wake makes no system call while the backend is awake: a loop that posts to itself,
-/// or is busy, would otherwise pay a write for every one, and a read at the next wait.
-pub fn cost_nothing_while_awake<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A wake makes no system call while the backend is awake. Otherwise a loop that posts to itself,
+/// or is busy, pays a write per wake and a read at the next wait.
+pub fn make_no_syscall_while_awake(lab: &Lab) -> Verdict {
     let mut backend = lab.backend()?;
     let waker = backend.waker();
     for waited in ["never", "for nothing", "until it was woken"] {
@@ -316,7 +318,7 @@ pub fn cost_nothing_while_awake<T: Backend>(lab: &Lab<T>) -> Verdict {
         wake(&waker);
         let calls = syscalls::count(|| ends_soon(&mut backend, "it was woken before"))?.1;
         assert!(calls.total() <= 1, "a wait after a wake costs more than one call: {calls:?}");
-        lasts(&mut backend, SHORT, "all wakes were answered");
+        lasts(&mut backend, SHORT, "all wakes were consumed");
     }
     Ok(())
 }
@@ -325,21 +327,21 @@ fn wake(waker: &impl Wake) {
     waker.wake().unwrap_or_else(|error| panic!("wake: {error}"));
 }
 
-/// Asserts that a long wait ends soon, with nothing to report.
+/// Asserts that a long wait ends early, without events.
 #[track_caller]
-fn ends_soon<T: Backend>(backend: &mut T, why: &str) {
+fn ends_soon(backend: &mut BoxedBackend, why: &str) {
     let started = Instant::now();
     let events = wait_once(backend, Some(SOON));
     assert_eq!(events, [], "a wake is not an event");
     assert!(started.elapsed() < SOON, "the wait did not end early, but {why}");
 }
 
-/// Delays from none to some ten microseconds, in an order without a pattern.
+/// Pseudo-random delays from zero to about ten microseconds.
 struct Delays(u32);
 
 impl Delays {
     fn spin(&mut self) {
-        // Xorshift, whose low bits are good enough.
+        // Xorshift; its low bits are random enough.
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 17;
         self.0 ^= self.0 << 5;

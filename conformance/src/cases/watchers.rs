@@ -1,34 +1,30 @@
-//! Point 18: idle, prepare and check watchers. They differ in when they run, and are
-//! alike in everything else: each case is about all three.
+//! Point 18: idle, prepare and check watchers. They differ only in their phase: each case covers
+//! all three.
 
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use poll_core::Backend;
-use uv_core::{Check, Handle, Idle, Loop, Prepare, RunMode};
+use uv_core::{Check, Handle, Idle, Prepare, RunMode};
 
 use crate::support::loops::{keep_alive, new_loop, run, run_to_the_end, timer_in};
 use crate::support::trace::{Count, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// What the three kinds have in common.
+/// The interface that the three kinds share.
 trait Watcher: Handle {
-    fn create<T: Backend>(lp: &mut Loop<T>) -> Self;
+    fn create(lp: &mut Loop) -> Self;
 
-    fn begin<T: Backend>(
+    fn begin(
         self,
-        lp: &mut Loop<T>,
-        callback: impl FnMut(&mut Loop<T>, Self) + 'static,
+        lp: &mut Loop,
+        callback: impl FnMut(&mut Loop, Self) + 'static,
     ) -> io::Result<()>;
 
-    fn end<T: Backend>(self, lp: &mut Loop<T>) -> io::Result<()>;
+    fn end(self, lp: &mut Loop) -> io::Result<()>;
 
-    /// A watcher that is started.
-    fn started<T: Backend>(
-        lp: &mut Loop<T>,
-        callback: impl FnMut(&mut Loop<T>, Self) + 'static,
-    ) -> Self {
+    /// A started watcher.
+    fn started(lp: &mut Loop, callback: impl FnMut(&mut Loop, Self) + 'static) -> Self {
         let watcher = Self::create(lp);
         watcher.begin(lp, callback).expect("a new watcher starts");
         watcher
@@ -38,19 +34,19 @@ trait Watcher: Handle {
 macro_rules! watchers {
     ($($kind:ident)*) => { $(
         impl Watcher for $kind {
-            fn create<T: Backend>(lp: &mut Loop<T>) -> $kind {
+            fn create(lp: &mut Loop) -> $kind {
                 $kind::new(lp)
             }
 
-            fn begin<T: Backend>(
+            fn begin(
                 self,
-                lp: &mut Loop<T>,
-                callback: impl FnMut(&mut Loop<T>, $kind) + 'static,
+                lp: &mut Loop,
+                callback: impl FnMut(&mut Loop, $kind) + 'static,
             ) -> io::Result<()> {
                 self.start(lp, callback)
             }
 
-            fn end<T: Backend>(self, lp: &mut Loop<T>) -> io::Result<()> {
+            fn end(self, lp: &mut Loop) -> io::Result<()> {
                 self.stop(lp)
             }
         }
@@ -59,36 +55,36 @@ macro_rules! watchers {
 
 watchers! { Idle Prepare Check }
 
-/// Runs a function that is generic over the backend and the kind on fresh loops.
+/// Runs a function that is generic over the kind of watcher on fresh loops.
 macro_rules! for_each_kind {
     ($lab:expr, $case:ident) => {{
-        $case::<T, Idle>(&mut new_loop($lab)?);
-        $case::<T, Prepare>(&mut new_loop($lab)?);
-        $case::<T, Check>(&mut new_loop($lab)?);
+        $case::<Idle>(&mut new_loop($lab)?);
+        $case::<Prepare>(&mut new_loop($lab)?);
+        $case::<Check>(&mut new_loop($lab)?);
         Ok(())
     }};
 }
 
 /// One iteration that does not block.
 #[track_caller]
-fn iterate<T: Backend>(lp: &mut Loop<T>) {
+fn iterate(lp: &mut Loop) {
     run(lp, RunMode::NoWait);
 }
 
-/// A watcher runs once in every iteration, until it is stopped.
-pub fn run_once_an_iteration<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// A watcher runs once in every iteration until it is stopped.
+pub fn run_once_per_iteration(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let trace = Trace::default();
         let watcher = W::started(lp, trace.noting("watcher"));
-        assert!(watcher.is_active(lp) && lp.alive());
-        trace.expect(&[], "never at once");
+        assert!(watcher.is_active(lp) && lp.is_alive());
+        trace.expect(&[], "never inline");
         for _ in 0..3 {
             iterate(lp);
             trace.expect(&["watcher"], "one iteration");
         }
         watcher.end(lp).unwrap();
         watcher.end(lp).expect("a stopped watcher stays so");
-        assert!(!watcher.is_active(lp) && !lp.alive());
+        assert!(!watcher.is_active(lp) && !lp.is_alive());
         lp.defer(|_| {});
         iterate(lp);
         trace.expect(&[], "it was stopped");
@@ -96,11 +92,11 @@ pub fn run_once_an_iteration<T: Backend>(lab: &Lab<T>) -> Verdict {
     for_each_kind!(lab, case)
 }
 
-/// The most recently started runs first, in every iteration.
-pub fn run_the_latest_first<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// The most recently started watcher runs first, in every iteration.
+pub fn run_in_reverse_start_order(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let trace = Trace::default();
-        // Started in another order than they were made in.
+        // Started in another order than they were created in.
         let [third, second, first] = [(); 3].map(|()| W::create(lp));
         first.begin(lp, trace.noting("first started")).unwrap();
         second.begin(lp, trace.noting("second started")).unwrap();
@@ -121,15 +117,15 @@ pub fn run_the_latest_first<T: Backend>(lab: &Lab<T>) -> Verdict {
     for_each_kind!(lab, case)
 }
 
-/// A watcher that is started by one of its phase runs from the next iteration on.
-pub fn started_by_a_sibling_wait_an_iteration<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// A watcher started by another of its phase runs from the next iteration on.
+pub fn started_by_a_sibling_run_next_iteration(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let trace = Trace::default();
         let newcomer = W::create(lp);
         W::started(lp, trace.noting("earlier"));
         let note = trace.clone();
-        let start = move |lp: &mut Loop<T>, _| {
-            // The second time it is started already, and nothing changes.
+        let start = move |lp: &mut Loop, _| {
+            // On the second call it is already started, and nothing changes.
             newcomer.begin(lp, note.noting("newcomer")).unwrap();
         };
         W::started(lp, trace.then("sibling", start));
@@ -143,10 +139,9 @@ pub fn started_by_a_sibling_wait_an_iteration<T: Backend>(lab: &Lab<T>) -> Verdi
     for_each_kind!(lab, case)
 }
 
-/// A watcher that is stopped or closed by one that runs before it does not run, and the
-/// others do.
-pub fn stopped_by_a_sibling_do_not_run<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// A watcher that is stopped or closed by one that runs before it does not run, and the others do.
+pub fn stopped_by_a_sibling_do_not_run(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let trace = Trace::default();
         W::started(lp, trace.noting("last"));
         let stopped = W::started(lp, |_, _| panic!("it was stopped"));
@@ -164,16 +159,18 @@ pub fn stopped_by_a_sibling_do_not_run<T: Backend>(lab: &Lab<T>) -> Verdict {
         );
         for _ in 0..2 {
             iterate(lp);
-            trace.expect(&["first", "middle", "last"], "the two that were ended do not run");
+            trace.expect(
+                &["first", "middle", "last"],
+                "the stopped and the closed watcher do not run",
+            );
         }
     }
     for_each_kind!(lab, case)
 }
 
-/// A watcher may stop others that have run already, and itself, without disturbing the
-/// rest.
-pub fn may_stop_those_that_have_run<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// A watcher may stop itself and others that have already run, without affecting the rest.
+pub fn may_stop_watchers_that_have_run(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let trace = Trace::default();
         W::started(lp, trace.noting("last"));
         let first = W::create(lp);
@@ -193,10 +190,10 @@ pub fn may_stop_those_that_have_run<T: Backend>(lab: &Lab<T>) -> Verdict {
     for_each_kind!(lab, case)
 }
 
-/// Starting a watcher that is started changes nothing: it keeps its callback and its
-/// turn, and the other callback is dropped.
-pub fn keep_their_callback_when_started_again<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// Starting a started watcher changes nothing: it keeps its callback and its position, and the new
+/// callback is dropped.
+pub fn keep_their_callback_when_started_again(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let (trace, held) = (Trace::default(), Rc::new(()));
         let watcher = W::started(lp, trace.noting("old"));
         W::started(lp, trace.noting("later"));
@@ -209,21 +206,21 @@ pub fn keep_their_callback_when_started_again<T: Backend>(lab: &Lab<T>) -> Verdi
     for_each_kind!(lab, case)
 }
 
-/// A watcher that stops and starts itself in its callback has a new callback, and runs
-/// from the next iteration on.
-pub fn may_start_themselves_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// A watcher that stops and restarts itself in its callback has a new callback and runs from the
+/// next iteration on.
+pub fn may_restart_themselves(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let (trace, held) = (Trace::default(), Rc::new(()));
         let (note, keep) = (trace.clone(), Rc::clone(&held));
         let watcher = W::started(lp, move |lp, watcher: W| {
             watcher.end(lp).unwrap();
             watcher.begin(lp, note.noting("new")).unwrap();
-            assert_eq!(Rc::strong_count(&keep), 2, "a running callback keeps what it has");
+            assert_eq!(Rc::strong_count(&keep), 2, "a running callback keeps its captures");
             note.note("old");
         });
         W::started(lp, trace.noting("other"));
         iterate(lp);
-        trace.expect(&["other", "old"], "the new callback waits");
+        trace.expect(&["other", "old"], "the new callback runs in the next iteration");
         assert_eq!(Rc::strong_count(&held), 1, "the old callback was dropped");
         iterate(lp);
         trace.expect(&["new", "other"], "the new callback, most recently started");
@@ -232,9 +229,9 @@ pub fn may_start_themselves_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
     for_each_kind!(lab, case)
 }
 
-/// Stopping drops the callback and what it captured, also from within.
-pub fn let_go_of_their_callback_when_stopped<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+/// Stopping drops the callback and its captures, also from within the callback.
+pub fn drop_their_callback_when_stopped(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         let held = Rc::new(());
         let keep = Rc::clone(&held);
         let watcher = W::started(lp, move |_, _| drop(Rc::clone(&keep)));
@@ -243,9 +240,9 @@ pub fn let_go_of_their_callback_when_stopped<T: Backend>(lab: &Lab<T>) -> Verdic
         watcher.end(lp).unwrap();
         assert_eq!(Rc::strong_count(&held), 1, "stopped from outside");
         let keep = Rc::clone(&held);
-        let stop = move |lp: &mut Loop<T>, watcher: W| {
+        let stop = move |lp: &mut Loop, watcher: W| {
             watcher.end(lp).unwrap();
-            assert_eq!(Rc::strong_count(&keep), 2, "a running callback keeps what it has");
+            assert_eq!(Rc::strong_count(&keep), 2, "a running callback keeps its captures");
         };
         watcher.begin(lp, stop).unwrap();
         iterate(lp);
@@ -255,8 +252,8 @@ pub fn let_go_of_their_callback_when_stopped<T: Backend>(lab: &Lab<T>) -> Verdic
 }
 
 /// Thousands of watchers run in order, and stopping any of them is quick.
-pub fn run_in_order_by_the_thousand<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn case<T: Backend, W: Watcher>(lp: &mut Loop<T>) {
+pub fn thousands_run_in_order(lab: &Lab) -> Verdict {
+    fn case<W: Watcher>(lp: &mut Loop) {
         const WATCHERS: u64 = 10_000;
         let ran = Count::default();
         let mut watchers = Vec::new();
@@ -279,12 +276,12 @@ pub fn run_in_order_by_the_thousand<T: Backend>(lab: &Lab<T>) -> Verdict {
     for_each_kind!(lab, case)
 }
 
-/// While an idle watcher is active the loop polls without blocking; prepare and check
-/// watchers let it wait.
-pub fn only_idle_ones_keep_the_poll_from_blocking<T: Backend>(lab: &Lab<T>) -> Verdict {
-    let (mut lp, turns) = (new_loop(lab)?, Count::default());
+/// While an idle watcher is active, the loop polls without blocking; prepare and check watchers do
+/// not prevent blocking.
+pub fn only_idle_watchers_prevent_blocking(lab: &Lab) -> Verdict {
+    let (mut lp, iterations) = (new_loop(lab)?, Count::default());
     let hour = keep_alive(&mut lp);
-    let count = turns.clone();
+    let count = iterations.clone();
     Idle::started(&mut lp, move |lp, idle| {
         if count.add() == 3 {
             idle.stop(lp).unwrap();
@@ -292,7 +289,7 @@ pub fn only_idle_ones_keep_the_poll_from_blocking<T: Backend>(lab: &Lab<T>) -> V
         }
     });
     run_to_the_end(&mut lp);
-    assert_eq!(turns.get(), 3, "three iterations that do not block");
+    assert_eq!(iterations.get(), 3, "three iterations that do not block");
 
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     Prepare::started(&mut lp, trace.noting("prepare"));

@@ -1,4 +1,4 @@
-//! Point 22: work on other threads.
+//! Point 22: work on the threads of a pool.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -8,15 +8,41 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use poll_core::Backend;
-use uv_core::{Check, Handle, Lane, Loop, Pool, RunMode, Work, WorkError};
+use uv_core::{Async, Channel, Check, Handle, Pool, RunMode, WorkError, WorkKind, WorkRequest};
 
 use crate::support::gate::Gate;
-use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::loops::{new_loop, panic_on_purpose, run, run_to_the_end, unwinds};
 use crate::support::observe::{SHORT, SOON};
 use crate::support::streams::run_until;
 use crate::support::trace::{Count, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
+
+/// A pool that is joined has run its queue. It cannot be joined while a clone exists, nor by one of
+/// its own threads.
+pub fn a_joined_pool_has_run_its_queue(lab: &Lab) -> Verdict {
+    let (mut lp, two, count) = (new_loop(lab)?, pool(2), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..100 {
+        let count = Arc::clone(&count);
+        queue(&mut lp, &two, move || count.fetch_add(1, Ordering::Relaxed), |_, _| {});
+    }
+    let clone = two.clone();
+    let two = two.join().expect_err("a clone exists");
+    drop(clone);
+    two.join().expect("the last clone");
+    assert_eq!(count.load(Ordering::Relaxed), 100, "all have run");
+    run_to_the_end(&mut lp);
+    let (own, to_drop) = (pool(1), Gate::default());
+    let (inside, at) = (own.clone(), to_drop.clone());
+    let join = move || {
+        at.pass();
+        inside.join().is_err()
+    };
+    queue(&mut lp, &own, join, |_, refused| assert!(refused.expect("a result")));
+    drop(own);
+    to_drop.open();
+    run_to_the_end(&mut lp);
+    Ok(())
+}
 
 /// A pool of `threads` threads.
 fn pool(threads: usize) -> Pool {
@@ -24,17 +50,17 @@ fn pool(threads: usize) -> Pool {
 }
 
 /// Queues work in the fast lane.
-fn queue<T: Backend, R: Send + 'static>(
-    lp: &mut Loop<T>,
+fn queue<R: Send + 'static>(
+    lp: &mut Loop,
     pool: &Pool,
     work: impl FnOnce() -> R + Send + 'static,
-    done: impl FnOnce(&mut Loop<T>, Result<R, WorkError>) + 'static,
-) -> Work {
-    lp.queue_work_on(pool, Lane::Cpu, work, done).expect("queued work")
+    done: impl FnOnce(&mut Loop, Result<R, WorkError>) + 'static,
+) -> WorkRequest {
+    lp.queue_work_on(pool, WorkKind::Cpu, work, done).expect("queued work")
 }
 
 /// Occupies all threads of a pool until the gate is opened.
-fn block<T: Backend>(lp: &mut Loop<T>, pool: &Pool) -> Gate {
+fn block(lp: &mut Loop, pool: &Pool) -> Gate {
     let gate = Gate::default();
     for _ in 0..pool.threads() {
         let at = gate.clone();
@@ -48,8 +74,8 @@ fn kind(result: std::io::Result<()>) -> Result<(), ErrorKind> {
     result.map_err(|error| error.kind())
 }
 
-/// What work returns comes to its callback as it is, in the loop's thread.
-pub fn results_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The result of work reaches its callback unchanged, in the loop's thread.
+pub fn results_reach_the_callback(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (here, done) = (thread::current().id(), Count::default());
     let counted = done.clone();
@@ -67,8 +93,8 @@ pub fn results_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Results of any size and alignment, and none at all.
-pub fn results_have_any_size<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Results may have any size and alignment, including zero.
+pub fn results_have_any_size(lab: &Lab) -> Verdict {
     #[repr(align(64))]
     struct Aligned(u8);
     let (mut lp, pool) = (new_loop(lab)?, pool(2));
@@ -90,7 +116,7 @@ pub fn results_have_any_size<T: Backend>(lab: &Lab<T>) -> Verdict {
         || [7_u8; 10_000],
         move |_, page| {
             let page = page.expect("a result of many words");
-            assert!(page.iter().all(|&byte| byte == 7), "as it was returned");
+            assert!(page.iter().all(|&byte| byte == 7), "as returned");
             counted.add();
         },
     );
@@ -120,13 +146,13 @@ pub fn results_have_any_size<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A panic in work is an error of that work: the thread, the pool and the loop go on.
-pub fn panics_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A panic in work is an error of that work only: the thread, the pool and the loop continue.
+pub fn panics_are_errors(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
     let errors = Rc::new(RefCell::new(Vec::new()));
     for _ in 0..3 {
         let seen = Rc::clone(&errors);
-        // Without a message on the standard error stream.
+        // Without a message on standard error.
         let panics = || std::panic::resume_unwind(Box::new("on purpose"));
         queue(&mut lp, &pool, panics, move |_, result: Result<(), _>| {
             seen.borrow_mut().push(result.expect_err("it panicked").to_string());
@@ -139,7 +165,7 @@ pub fn panics_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
         &pool,
         || {},
         move |_, result| {
-            result.expect("the pool goes on");
+            result.expect("the pool continues");
             counted.add();
         },
     );
@@ -149,15 +175,15 @@ pub fn panics_are_errors<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Callbacks come out of the poll, never out of the call that queues or cancels; meanwhile
-/// the loop is alive.
-pub fn callbacks_wait_for_the_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Callbacks run in the poll phase, never inside the call that queues or cancels. The loop is alive
+/// until then.
+pub fn callbacks_never_run_inline(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
     let trace = Trace::default();
     let check = Check::new(&mut lp);
     check.start(&mut lp, trace.noting("check")).expect("a check");
     check.unreference(&mut lp).expect("an open check");
-    assert!(!lp.alive(), "nothing to do");
+    assert!(!lp.is_alive(), "nothing to do");
     let (done, last) = (trace.clone(), trace.clone());
     let second_pool = pool.clone();
     queue(
@@ -174,18 +200,18 @@ pub fn callbacks_wait_for_the_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
         thread::yield_now();
     }
     trace.expect(&[], "done, and the loop does not run");
-    assert!(lp.alive(), "a callback is due");
+    assert!(lp.is_alive(), "a callback is due");
     run(&mut lp, RunMode::Once);
     trace.expect(&["first", "queued", "check"], "in the poll");
-    assert!(lp.alive(), "more was queued");
+    assert!(lp.is_alive(), "more was queued");
     run_to_the_end(&mut lp);
     trace.expect(&["second", "check"], "in a later poll");
     Ok(())
 }
 
-/// Work that has not begun can be cancelled: it never runs, what it captured is dropped,
-/// and its callback comes with the news though every thread is busy.
-pub fn queued_work_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Work that has not started can be cancelled: it never runs, its captures are dropped, and its
+/// callback gets the cancellation even while every thread is busy.
+pub fn queued_work_can_be_cancelled(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(2));
     let gate = block(&mut lp, &pool);
     let (trace, held) = (Trace::default(), Arc::new(()));
@@ -202,7 +228,7 @@ pub fn queued_work_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
         request.cancel(&mut lp).expect("queued work");
         assert_eq!(kind(request.cancel(&mut lp)), Err(ErrorKind::ResourceBusy), "cancelled");
     }
-    assert_eq!(Arc::strong_count(&held), 1, "what they captured is dropped");
+    assert_eq!(Arc::strong_count(&held), 1, "their captures are dropped");
     trace.expect(&[], "never inline");
     run(&mut lp, RunMode::Once);
     trace.expect(&["one", "three", "two"], "in the order of cancelling");
@@ -213,8 +239,8 @@ pub fn queued_work_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Work that has begun cannot be cancelled: it goes on, and has a result.
-pub fn running_work_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Work that has started cannot be cancelled: it continues and returns a result.
+pub fn running_work_cannot_be_cancelled(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
     let (gate, done) = (Gate::default(), Count::default());
     let (at, counted) = (gate.clone(), done.clone());
@@ -239,15 +265,15 @@ pub fn running_work_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Work starts in the order it was queued, from whichever loop.
-pub fn starts_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Work starts in queue order, across loops.
+pub fn starts_in_order(lab: &Lab) -> Verdict {
     let (mut one, mut two, pool) = (new_loop(lab)?, new_loop(lab)?, pool(1));
     let gate = block(&mut one, &pool);
     let order = Arc::new(Mutex::new(Vec::new()));
     for index in 0..1_000 {
         let order = Arc::clone(&order);
         let lp = if index % 3 == 0 { &mut one } else { &mut two };
-        let lane = if index % 2 == 0 { Lane::Cpu } else { Lane::Slow };
+        let lane = if index % 2 == 0 { WorkKind::Cpu } else { WorkKind::SlowIo };
         let work = move || order.lock().expect("no panic").push(index);
         lp.queue_work_on(&pool, lane, work, |_, _| {}).expect("queued work");
     }
@@ -259,9 +285,9 @@ pub fn starts_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// As many jobs run at once as there are threads, however they come: jobs that wait for each other
-/// all begin, also those that are queued while a thread wakes up or falls asleep.
-pub fn no_thread_sleeps_while_work_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// As many jobs run concurrently as the pool has threads. Jobs that wait for each other all start,
+/// including jobs queued while a thread wakes up or goes to sleep.
+pub fn no_thread_sleeps_while_work_waits(lab: &Lab) -> Verdict {
     const THREADS: usize = 3;
     let (mut lp, pool, met) = (new_loop(lab)?, pool(THREADS), Count::default());
     for round in 1..=300 {
@@ -279,9 +305,9 @@ pub fn no_thread_sleeps_while_work_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Slow work occupies at most half of the threads, rounded up: work of the other kind gets
-/// through, whatever stands before it.
-pub fn slow_work_leaves_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Slow work occupies at most half of the threads, rounded up: other work runs even if it is queued
+/// behind slow work.
+pub fn slow_work_occupies_half_of_the_threads(lab: &Lab) -> Verdict {
     for threads in [1, 2, 3, 4, 5] {
         let (mut lp, pool) = (new_loop(lab)?, pool(threads));
         let (gate, limit) = (Gate::default(), threads.div_ceil(2));
@@ -294,7 +320,7 @@ pub fn slow_work_leaves_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
                 gate.pass();
                 running.fetch_sub(1, Ordering::SeqCst);
             };
-            lp.queue_work_on(&pool, Lane::Slow, slow, |_, _| {}).expect("queued work");
+            lp.queue_work_on(&pool, WorkKind::SlowIo, slow, |_, _| {}).expect("queued work");
         }
         gate.await_waiting(limit);
         if threads > 1 {
@@ -322,9 +348,8 @@ pub fn slow_work_leaves_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Pools do not wait for each other: what keeps one busy is nothing to the next, nor to the
-/// process's own.
-pub fn pools_are_independent<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Pools do not wait for each other, nor for the process-wide pool.
+pub fn pools_are_independent(lab: &Lab) -> Verdict {
     let (mut lp, busy, free) = (new_loop(lab)?, pool(2), pool(1));
     let gate = block(&mut lp, &busy);
     let done = Count::default();
@@ -356,9 +381,9 @@ pub fn pools_are_independent<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A pool says how many threads it has, how much waits and how much runs; sizes that make
-/// no sense are refused.
-pub fn pools_say_what_they_have<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A pool reports its number of threads, of queued jobs and of running jobs. Invalid sizes are
+/// refused.
+pub fn pools_report_their_size_and_load(lab: &Lab) -> Verdict {
     for threads in [0, 1_025, usize::MAX] {
         let refused = Pool::new(threads).map(drop).map_err(|error| error.kind());
         assert_eq!(refused, Err(ErrorKind::InvalidInput), "{threads} threads");
@@ -381,11 +406,11 @@ pub fn pools_say_what_they_have<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The threads of a pool have a name, by which debuggers and profilers show them.
-pub fn threads_have_a_name<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The threads of a pool have a name for debuggers and profilers.
+pub fn threads_have_a_name(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
     let name = || thread::current().name().map(str::to_owned);
-    let named = |_: &mut Loop<T>, name: Result<Option<String>, _>| {
+    let named = |_: &mut Loop, name: Result<Option<String>, _>| {
         assert_eq!(name.expect("a result").as_deref(), Some("uv-worker"));
     };
     queue(&mut lp, &pool, name, named);
@@ -394,9 +419,9 @@ pub fn threads_have_a_name<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A loop that is dropped takes its work along: what has not begun never runs, what runs
-/// is waited for by nobody, and all that was captured or returned is dropped.
-pub fn work_ends_with_its_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A dropped loop cancels work that has not started, does not wait for running work, and drops all
+/// captures and results.
+pub fn a_dropped_loop_cancels_its_work(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
     let (gate, result, captured) = (Gate::default(), Arc::new(()), Rc::new(()));
     let (at, returned, kept) = (gate.clone(), Arc::clone(&result), Rc::clone(&captured));
@@ -413,18 +438,70 @@ pub fn work_ends_with_its_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     drop(lp);
     assert_eq!(Arc::strong_count(&result), 2, "that which runs has the other");
-    assert_eq!(Rc::strong_count(&captured), 1, "what callbacks captured");
+    assert_eq!(Rc::strong_count(&captured), 1, "captures of callbacks");
     gate.open();
     let started = Instant::now();
     while Arc::strong_count(&result) > 1 {
-        assert!(started.elapsed() < SOON, "a result that nobody takes is kept");
+        assert!(started.elapsed() < SOON, "an unclaimed result is not dropped");
         thread::yield_now();
     }
     Ok(())
 }
 
-/// A pool whose last clone is gone still runs what was queued, and then its threads end.
-pub fn a_dropped_pool_runs_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// All values that work sends on a channel are delivered before the callback of the work, which
+/// closes the channel.
+pub fn sends_of_work_precede_its_callback(lab: &Lab) -> Verdict {
+    const ROUNDS: usize = 200;
+    const VALUES: u64 = 10;
+    let pool = pool(2);
+    for round in 0..ROUNDS {
+        let mut lp = new_loop(lab)?;
+        let delivered = Count::default();
+        let counted = delivered.clone();
+        let callback = move |_: &mut Loop, _, _: u64| {
+            counted.add();
+        };
+        let (channel, sender) = Channel::new(&mut lp, callback);
+        // Another thread sends as well, with its own notification.
+        let another = sender.clone();
+        let noise = thread::spawn(move || drop(another.send(0)));
+        let sent =
+            move || (0..VALUES).for_each(|value| sender.send(value).expect("an open channel"));
+        let counted = delivered.clone();
+        queue(&mut lp, &pool, sent, move |lp, result| {
+            result.expect("not cancelled");
+            assert!(counted.get() >= VALUES, "{} values in round {round}", counted.get());
+            channel.handle().close(lp).expect("an open channel");
+        });
+        run_to_the_end(&mut lp);
+        noise.join().expect("a thread that sends");
+    }
+    Ok(())
+}
+
+/// A panic of an async, between the end of work and its callback, leaves that callback pending.
+pub fn a_panic_in_an_async_keeps_completed_work(lab: &Lab) -> Verdict {
+    let (mut lp, pool) = (new_loop(lab)?, pool(1));
+    let done = Count::default();
+    let (bad, sender) = Async::new(&mut lp, |_: &mut Loop, _| panic_on_purpose());
+    let counted = done.clone();
+    let work = move || sender.send().expect("an open handle");
+    queue(&mut lp, &pool, work, move |_, _| {
+        counted.add();
+    });
+    while pool.queued() + pool.active() > 0 {
+        thread::yield_now();
+    }
+    unwinds(&mut lp, RunMode::Default);
+    assert_eq!(done.get(), 0, "the async is delivered first");
+    run_to_the_end(&mut lp);
+    assert_eq!(done.get(), 1, "and the callback in the next run");
+    assert!(!bad.is_active(&lp), "stopped by its panic");
+    Ok(())
+}
+
+/// A pool whose last clone is dropped runs its queue, and then its threads end.
+pub fn a_dropped_pool_runs_its_queue(lab: &Lab) -> Verdict {
     struct Flag(Arc<AtomicUsize>);
     impl Drop for Flag {
         fn drop(&mut self) {
@@ -447,7 +524,7 @@ pub fn a_dropped_pool_runs_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_to_the_end(&mut lp);
     assert_eq!(done.get(), 100);
     let started = Instant::now();
-    // Each replaced flag counts too: the last of each thread goes when the thread ends.
+    // Each replaced flag counts too: the last flag of each thread is dropped when the thread ends.
     while ended.load(Ordering::SeqCst) < 100 {
         assert!(started.elapsed() < SOON, "the threads of a dropped pool do not end");
         thread::sleep(SHORT / 10);
@@ -455,8 +532,8 @@ pub fn a_dropped_pool_runs_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Ten thousand jobs, some of them cancelled: each calls back once.
-pub fn ten_thousand_jobs<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Ten thousand jobs, some of them cancelled, call back once each.
+pub fn ten_thousand_jobs(lab: &Lab) -> Verdict {
     const JOBS: usize = 10_000;
     let (mut lp, pool) = (new_loop(lab)?, pool(4));
     let seen = Rc::new(RefCell::new(vec![0_u8; JOBS]));
@@ -478,7 +555,7 @@ pub fn ten_thousand_jobs<T: Backend>(lab: &Lab<T>) -> Verdict {
             }
         });
         if index % 7 == 0 {
-            let _ = request.cancel(&mut lp); // If it has not begun.
+            let _ = request.cancel(&mut lp); // If it has not started.
         }
         if index % 1_000 == 0 {
             run(&mut lp, RunMode::NoWait);
@@ -490,15 +567,15 @@ pub fn ten_thousand_jobs<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// `UV_THREADPOOL_SIZE` sets the size of the process's pool.
-pub fn the_environment_sets_the_size<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `UV_THREADPOOL_SIZE` sets the size of the process-wide pool.
+pub fn the_environment_sets_the_pool_size(lab: &Lab) -> Verdict {
     use crate::support::children::answer_to;
     use crate::support::program::child;
 
     let mut lp = new_loop(lab)?;
     for (value, threads) in [("7", "7"), ("0", "1"), ("many", "1"), ("1000000", "1024")] {
         if threads == "1024" && cfg!(not(target_os = "linux")) {
-            continue; // So many threads are too many for some systems.
+            continue; // Some systems refuse this many threads.
         }
         let command = child(&["pool"]).env("UV_THREADPOOL_SIZE", value);
         assert_eq!(answer_to(&mut lp, command), threads, "for {value:?}");

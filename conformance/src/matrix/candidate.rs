@@ -1,18 +1,21 @@
-//! A backend to be examined, with its type forgotten.
+//! A type-erased backend to test.
 
 use std::io;
 use std::{fmt, sync::Arc};
 
-use poll_core::Backend;
+use poll_core::{Backend, BoxedBackend};
 
-use crate::{Outcome, all_cases, run_case, runs_alone};
+use crate::{Faulty, Outcome, all_cases, breaks_under_faults, run_case, runs_alone};
 
-/// A backend by name, and every case ready to run on it.
-#[derive(Debug)]
+/// The first point that is about the loop.
+const LOOP: u8 = 13;
+
+/// A named backend, and every case ready to run on it.
 pub struct Candidate {
     name: &'static str,
     note: Option<&'static str>,
     cases: Result<Vec<Entry>, String>,
+    new: Arc<dyn Fn() -> io::Result<BoxedBackend> + Send + Sync>,
 }
 
 /// One case, ready to run on one backend.
@@ -23,9 +26,9 @@ pub struct Entry {
 }
 
 impl Candidate {
-    /// The backend that `new` makes. One whose `new` says `Unsupported` is listed
-    /// with the reason and not run.
-    pub fn new<B: Backend + 'static>(
+    /// A candidate whose backends `new` creates. If `new` returns `Unsupported`, the backend is
+    /// listed with the reason and not run.
+    pub fn new<B: Backend>(
         name: &'static str,
         new: impl Fn() -> io::Result<B> + Send + Sync + 'static,
     ) -> Candidate {
@@ -35,7 +38,7 @@ impl Candidate {
             return Candidate::absent(name, error.to_string());
         }
         let new = Arc::new(new);
-        let entries = all_cases::<B>().into_iter().map(|case| {
+        let entries = all_cases().into_iter().map(|case| {
             let (path, new) = (case.path(), new.clone());
             let run = move || {
                 let new = new.clone();
@@ -43,20 +46,48 @@ impl Candidate {
             };
             Entry { point: case.point, path: case.path(), run: Box::new(run) }
         });
-        Candidate { name, note: None, cases: Ok(entries.collect()) }
+        let cases = Ok(entries.collect());
+        let new = Arc::new(move || new().map(BoxedBackend::new));
+        Candidate { name, note: None, cases, new }
     }
 
     /// A backend that cannot run here, and why.
     pub fn absent(name: &'static str, why: impl Into<String>) -> Candidate {
-        Candidate { name, note: None, cases: Err(why.into()) }
+        let why = why.into();
+        let error = why.clone();
+        let new = Arc::new(move || Err(io::Error::new(io::ErrorKind::Unsupported, error.clone())));
+        Candidate { name, note: None, cases: Err(why), new }
     }
 
-    /// The same with something that a reader of its results should know.
+    /// Adds a note for readers of the results.
     pub fn noted(self, note: &'static str) -> Candidate {
         Candidate { note: Some(note), ..self }
     }
 
-    /// What a reader of its results should know.
+    /// The same backend with the [faults](Faulty) of a seed, and the cases of the loop that hold
+    /// under faults.
+    pub fn with_faults(&self, seed: u64) -> Candidate {
+        let (name, note, new) = (self.name, self.note, Arc::clone(&self.new));
+        let mut faulty = match self.cases() {
+            Ok(_) => Candidate::new(name, move || Ok(Faulty::new(new()?, seed))),
+            Err(why) => Candidate::absent(name, why),
+        };
+        if let Ok(cases) = &mut faulty.cases {
+            cases.retain(|case| case.point >= LOOP && breaks_under_faults(&case.path).is_none());
+        }
+        Candidate { note, ..faulty }
+    }
+
+    /// A new backend of this kind.
+    ///
+    /// # Errors
+    ///
+    /// As making the backend; `Unsupported` if it cannot run here.
+    pub fn backend(&self) -> io::Result<BoxedBackend> {
+        (self.new)()
+    }
+
+    /// The note for readers of the results.
     pub fn note(&self) -> Option<&'static str> {
         self.note
     }
@@ -70,7 +101,7 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// The reason, in a few words.
+    /// The reason, as a short text.
     pub fn cases(&self) -> Result<&[Entry], &str> {
         match &self.cases {
             Ok(cases) => Ok(cases),
@@ -90,14 +121,20 @@ impl Entry {
         &self.path
     }
 
-    /// True if nothing else should run at the same time.
+    /// True if the case must run exclusively.
     pub fn alone(&self) -> bool {
         runs_alone(&self.path)
     }
 
-    /// Runs it in this process.
+    /// Runs the case in this process.
     pub fn run(&self) -> Outcome {
         (self.run)()
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

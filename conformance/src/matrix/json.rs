@@ -1,4 +1,4 @@
-//! The report for machines.
+//! The report as JSON.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Finished, Report};
 use crate::Outcome;
 
-/// Writes one document: where it ran, on what, and every result.
+/// Writes one document: machine, backends and every result.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (passed, failed, skipped) = report.totals();
     let backends = report.candidates.iter().map(|candidate| {
@@ -56,13 +56,13 @@ fn result(one: &Finished) -> Value {
 #[cfg(unix)]
 pub(super) fn kernel() -> String {
     use std::ffi::CStr;
-    // SAFETY: all zeros is a valid `utsname`: empty strings.
+    // SAFETY: `utsname` is plain data; all zeros are empty strings.
     let mut name: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `name` takes the answer.
+    // SAFETY: `name` outlives the call, which writes it.
     if unsafe { libc::uname(&mut name) } < 0 {
         return String::new();
     }
-    // SAFETY: the kernel ends its strings with a zero, and `name` outlives this.
+    // SAFETY: the kernel terminates its strings with NUL, and `name` outlives this reference.
     let system = unsafe { CStr::from_ptr(name.sysname.as_ptr()) };
     // SAFETY: as above.
     let release = unsafe { CStr::from_ptr(name.release.as_ptr()) };
@@ -79,7 +79,7 @@ pub(super) fn kernel() -> String {
         dwOSVersionInfoSize: std::mem::size_of::<OSVERSIONINFOW>() as u32,
         ..Default::default()
     };
-    // SAFETY: `version` is as large as it says and takes the answer.
+    // SAFETY: `version` has the size in its first field and outlives the call.
     unsafe { RtlGetVersion(&mut version) };
     let OSVERSIONINFOW { dwMajorVersion, dwMinorVersion, dwBuildNumber, .. } = version;
     format!("Windows {dwMajorVersion}.{dwMinorVersion}.{dwBuildNumber}")

@@ -1,7 +1,7 @@
-//! The program: every case on every backend, each in a process of its own.
+//! The program: every case on every backend, each in its own process.
 //!
-//! [`main`] is all of it, for any list of [`Candidate`]s. This is the program
-//! `conformance` with one backend more:
+//! [`main`] is the whole program, for any list of [`Candidate`]s. This is the program `conformance`
+//! with an additional backend:
 //!
 //! ```no_run
 //! use conformance::matrix::{self, Candidate};
@@ -13,12 +13,12 @@
 //! }
 //! ```
 //!
-//! A case that crashes or hangs is a result like any other, because it happens
-//! in a process that does nothing else. Cases that measure time or need many
-//! descriptors run one by one after the others.
+//! A case that crashes or hangs is a result like any other, because it runs in its own process.
+//! Cases that measure time or need many descriptors run one by one after the others.
 
 mod backends;
 mod candidate;
+mod fuzz;
 mod json;
 mod options;
 mod process;
@@ -40,11 +40,11 @@ use crate::Outcome;
 
 /// How one case is run on one backend.
 pub trait Runner: Sync {
-    /// Runs `case` on `candidate`'s backend and tells how it ended.
+    /// Runs `case` on `candidate`'s backend and returns the outcome.
     fn run(&self, candidate: &Candidate, case: &Entry) -> Outcome;
 }
 
-/// Runs cases where the caller is. A case that crashes takes the caller along.
+/// Runs cases in the calling process. A case that crashes ends it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InProcess;
 
@@ -54,34 +54,34 @@ impl Runner for InProcess {
     }
 }
 
-/// How a case ended on a backend, and after how long.
+/// The outcome of a case on a backend, and its duration.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Which backend.
+    /// The name of the backend.
     pub backend: &'static str,
     /// The point of the contract.
     pub point: u8,
-    /// Which case: `group::name`.
+    /// The path of the case: `group::name`.
     pub case: String,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it took, with the start of its process.
+    /// The duration, including the start of its process.
     pub time: Duration,
 }
 
-/// All that a run found out.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// The backends that were asked for, and among them those that cannot run here.
+    /// The selected backends, including those that cannot run here.
     pub candidates: Vec<&'a Candidate>,
-    /// What ran, by case and then by backend.
+    /// The finished cases, by case and then by backend.
     pub finished: Vec<Finished>,
-    /// How long everything took.
+    /// The total duration.
     pub time: Duration,
 }
 
 impl Report<'_> {
-    /// How many passed, failed and were skipped.
+    /// The numbers of passed, failed and skipped cases.
     pub fn totals(&self) -> (usize, usize, usize) {
         self.finished.iter().fold((0, 0, 0), |(pass, fail, skip), one| match one.outcome {
             Outcome::Pass => (pass + 1, fail, skip),
@@ -91,17 +91,24 @@ impl Report<'_> {
     }
 }
 
-/// The whole program, from its arguments to its exit status: 0 if nothing failed,
-/// 1 if something did, 2 if what was asked for makes no sense.
+/// The whole program, from its arguments to its exit status: 0 if nothing failed, 1 if a case
+/// failed, 2 if the arguments are invalid.
 pub fn main(candidates: Vec<Candidate>) -> ExitCode {
     let options = Options::from_command_line();
+    if let Some(fuzz) = options.fuzz() {
+        return fuzz::main(fuzz, candidates);
+    }
+    let candidates = match options.faulty {
+        Some(seed) => candidates.iter().map(|candidate| candidate.with_faults(seed)).collect(),
+        None => candidates,
+    };
     if let Some((backend, case)) = options.child() {
         return process::run_as_child(&candidates, backend, case);
     }
     let runner = match Processes::of_this_program() {
-        Ok(runner) => runner,
+        Ok(runner) => runner.with_faults(options.faulty),
         Err(error) => {
-            eprintln!("error: this program cannot find itself: {error}");
+            eprintln!("error: the path of this program is unknown: {error}");
             return ExitCode::from(2);
         }
     };
@@ -109,7 +116,7 @@ pub fn main(candidates: Vec<Candidate>) -> ExitCode {
     let progress = if io::stderr().is_terminal() { Progress::Bar } else { Progress::Silent };
     match run(&options, &candidates, &runner, style, progress, &mut io::stdout().lock()) {
         Ok(status) => ExitCode::from(status),
-        // Whoever read the output has seen enough.
+        // The reader closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             eprintln!("error: {error}\n\nFor more information, try '--help'.");
@@ -122,12 +129,12 @@ pub fn main(candidates: Vec<Candidate>) -> ExitCode {
     }
 }
 
-/// Runs what `options` select, writes the report to `out`, and gives the exit status.
+/// Runs the selection of `options`, writes the report to `out`, and returns the exit status.
 ///
 /// # Errors
 ///
-/// `InvalidInput` if the options name what does not exist or select nothing;
-/// otherwise those of writing to `out`.
+/// `InvalidInput` if the options name an unknown backend or select no case; otherwise the errors of
+/// writing to `out`.
 pub fn run(
     options: &Options,
     candidates: &[Candidate],

@@ -1,9 +1,9 @@
-//! What the command line asks for.
+//! The command line.
 
 use std::io;
 use std::num::NonZeroUsize;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use super::{Candidate, Entry};
 use crate::POINTS;
@@ -19,6 +19,10 @@ pub struct Options {
     /// The same as a FILTER
     #[arg(long = "case", value_name = "FILTER", value_delimiter = ',')]
     case_filters: Vec<String>,
+
+    /// No cases whose name contains one of these
+    #[arg(long = "skip", value_name = "FILTER", value_delimiter = ',')]
+    skipped: Vec<String>,
 
     /// Only these backends
     #[arg(short, long = "backend", value_name = "NAME", value_delimiter = ',')]
@@ -37,9 +41,13 @@ pub struct Options {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// How many cases to run at a time [default: four a core, as most of them wait]
+    /// How many cases to run at a time [default: four per core, since most of them wait]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+
+    /// Run the cases of the loop over backends with the faults of this seed
+    #[arg(long, value_name = "SEED")]
+    pub(super) faulty: Option<u64>,
 
     #[command(subcommand)]
     role: Option<Role>,
@@ -47,45 +55,83 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Runs one case in this process and writes how it ended.
+    /// Runs one case in this process and writes its outcome.
     #[command(name = "__run-one", hide = true)]
     Child { backend: String, case: String },
+    /// Runs random programs, and prints the shortest that fails
+    Fuzz(FuzzOptions),
 }
 
-/// The backends that were chosen, with the cases that were.
+/// Which random programs to run.
+#[derive(Clone, Debug, Args)]
+pub(super) struct FuzzOptions {
+    /// Only on these backends
+    #[arg(short, long = "backend", value_name = "NAME", value_delimiter = ',')]
+    pub(super) backends: Vec<String>,
+
+    /// How many programs to run on each backend
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(super) seeds: u64,
+
+    /// The seed of the first program
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(super) from: u64,
+
+    /// Only the program of this seed
+    #[arg(long, conflicts_with_all = ["from", "seeds"])]
+    pub(super) seed: Option<u64>,
+
+    /// Start no program on a backend after as many minutes
+    #[arg(long, value_name = "MINUTES")]
+    pub(super) minutes: Option<f64>,
+
+    /// Over backends with faults
+    #[arg(long)]
+    pub(super) faulty: bool,
+}
+
+/// The selected backends, with their selected cases.
 pub(super) type Selection<'a> = Vec<(&'a Candidate, Vec<&'a Entry>)>;
 
 impl Options {
-    /// Those of this process. Ends it with status 2 if they make no sense.
+    /// Parses the arguments of this process. Exits with status 2 if they are invalid.
     pub fn from_command_line() -> Options {
         Options::parse()
     }
 
-    /// Those in `args`, without the program's name.
+    /// Parses `args`, without the program's name.
     ///
     /// # Errors
     ///
-    /// `InvalidInput`, with what is wrong and how to put it right.
+    /// `InvalidInput`, with the cause and the remedy.
     pub fn from_args<'a>(args: impl IntoIterator<Item = &'a str>) -> io::Result<Options> {
         Options::try_parse_from(["conformance"].into_iter().chain(args))
             .map_err(|error| invalid(error.to_string()))
     }
 
-    /// The backend and the case to run here, if this process is there for one only.
+    /// The backend and the case to run, if this process is a child.
     pub(super) fn child(&self) -> Option<(&str, &str)> {
         match &self.role {
             Some(Role::Child { backend, case }) => Some((backend, case)),
-            None => None,
+            Some(Role::Fuzz(_)) | None => None,
         }
     }
 
-    /// How many cases may run at a time.
+    /// The random programs to run, if that was asked for.
+    pub(super) fn fuzz(&self) -> Option<&FuzzOptions> {
+        match &self.role {
+            Some(Role::Fuzz(options)) => Some(options),
+            Some(Role::Child { .. }) | None => None,
+        }
+    }
+
+    /// The number of cases to run concurrently.
     pub(super) fn jobs(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
         self.jobs.map_or_else(|| 4 * cores().min(8), NonZeroUsize::get)
     }
 
-    /// What to run.
+    /// The selection to run.
     pub(super) fn select<'a>(&self, candidates: &'a [Candidate]) -> io::Result<Selection<'a>> {
         self.check_backends(candidates)?;
         let mut selection = Selection::new();
@@ -109,7 +155,7 @@ impl Options {
         Ok(selection)
     }
 
-    /// A backend that was asked for by name must exist, and be able to run.
+    /// Checks that each backend selected by name exists and can run.
     fn check_backends(&self, candidates: &[Candidate]) -> io::Result<()> {
         for wanted in &self.backends {
             match candidates.iter().find(|candidate| candidate.name() == wanted) {
@@ -128,7 +174,7 @@ impl Options {
         Ok(())
     }
 
-    /// True if this backend was asked for, or none was.
+    /// True if this backend was selected, or none was.
     pub(super) fn wants_backend(&self, candidate: &Candidate) -> bool {
         self.backends.is_empty() || self.backends.iter().any(|name| name == candidate.name())
     }
@@ -136,6 +182,7 @@ impl Options {
     fn wants(&self, case: &Entry) -> bool {
         let mut filters = self.filters().peekable();
         (self.points.is_empty() || self.points.contains(&case.point()))
+            && !self.skipped.iter().any(|filter| case.path().contains(filter))
             && (filters.peek().is_none() || filters.any(|filter| case.path().contains(filter)))
     }
 

@@ -1,4 +1,4 @@
-//! One case in a process of its own: a crash or a hang is a result.
+//! One case in its own process: a crash or a hang is a result.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -12,37 +12,47 @@ use super::{Candidate, Entry, Runner};
 use crate::Outcome;
 use crate::run::TIME_LIMIT;
 
-/// More than the case's own limit: normally the process itself tells of a hang.
+/// Longer than the case's own limit: normally the process itself reports a hang.
 const PATIENCE: Duration = Duration::from_secs(TIME_LIMIT.as_secs() + 5);
 
 /// Runs each case in a new process of this program.
 #[derive(Debug)]
 pub struct Processes {
     program: PathBuf,
+    faulty: Option<u64>,
 }
 
 impl Processes {
-    /// Processes of the program that is running.
+    /// Starts processes of the running program.
     ///
     /// # Errors
     ///
-    /// If the system does not tell where the program is.
+    /// If the system does not report the path of the program.
     pub fn of_this_program() -> io::Result<Processes> {
-        Ok(Processes { program: std::env::current_exe()? })
+        Ok(Processes { program: std::env::current_exe()?, faulty: None })
+    }
+
+    /// The same, over backends with the faults of a seed.
+    #[must_use]
+    pub fn with_faults(self, faulty: Option<u64>) -> Processes {
+        Processes { faulty, ..self }
     }
 }
 
 impl Runner for Processes {
     fn run(&self, candidate: &Candidate, case: &Entry) -> Outcome {
         let mut command = Command::new(&self.program);
+        if let Some(seed) = self.faulty {
+            command.args(["--faulty", &seed.to_string()]);
+        }
         command.args(["__run-one", candidate.name(), case.path()]);
         outcome_of(&mut command, PATIENCE)
     }
 }
 
-/// The other side: runs one case and writes its outcome as the last line.
+/// The child's side: runs one case and writes its outcome as the last line.
 pub(super) fn run_as_child(candidates: &[Candidate], backend: &str, case: &str) -> ExitCode {
-    // Where it was, in one line, for each panic and not only the last.
+    // Prints the location of each panic, not only of the last.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let message = crate::run::message(panic.payload());
@@ -51,7 +61,7 @@ pub(super) fn run_as_child(candidates: &[Candidate], backend: &str, case: &str) 
     let candidate = candidates.iter().find(|candidate| candidate.name() == backend);
     let cases = candidate.and_then(|candidate| candidate.cases().ok()).unwrap_or_default();
     let Some(entry) = cases.iter().find(|entry| entry.path() == case) else {
-        eprintln!("error: there is no {case} for {backend} here");
+        eprintln!("error: no case {case} for the backend {backend}");
         return ExitCode::from(2);
     };
     let line = match entry.run() {
@@ -65,22 +75,26 @@ pub(super) fn run_as_child(candidates: &[Candidate], backend: &str, case: &str) 
     }
 }
 
-/// Runs `command`, kills it if it is not over after `limit`, and reads what it
-/// says about its case.
+/// Runs `command`, kills it after `limit`, and reads the outcome that it writes.
 fn outcome_of(command: &mut Command, limit: Duration) -> Outcome {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Outcome::Fail(format!("its process cannot be started: {error}")),
     };
-    let said = collect(child.stdout.take());
+    let output = collect(child.stdout.take());
     let complained = collect(child.stderr.take());
     let Some(status) = wait_within(&mut child, limit) else {
         return Outcome::Fail(format!("hangs: its process was killed after {limit:?}"));
     };
     let complaints = complained.join().unwrap_or_default();
-    match verdict(&said.join().unwrap_or_default()) {
+    match verdict(&output.join().unwrap_or_default()) {
         Some(Outcome::Fail(why)) => Outcome::Fail(with_complaints(why, &complaints)),
+        // A sanitizer reports at the end of the process.
+        Some(_) if !status.success() => {
+            let why = format!("its process did not end well: {status}");
+            Outcome::Fail(with_complaints(why, &complaints))
+        }
         Some(outcome) => outcome,
         None => Outcome::Fail(with_complaints(how_it_died(status), &complaints)),
     }
@@ -112,8 +126,8 @@ fn wait_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     None
 }
 
-fn verdict(said: &str) -> Option<Outcome> {
-    let line: Value = serde_json::from_str(said.lines().last()?).ok()?;
+fn verdict(output: &str) -> Option<Outcome> {
+    let line: Value = serde_json::from_str(output.lines().last()?).ok()?;
     let why = || line["why"].as_str().unwrap_or_default().to_string();
     match line["outcome"].as_str()? {
         "pass" => Some(Outcome::Pass),
@@ -123,7 +137,8 @@ fn verdict(said: &str) -> Option<Outcome> {
     }
 }
 
-/// Panics were written with their places: that says more than the last message alone.
+/// The standard error stream has every panic with its location, which is more than the last
+/// message.
 fn with_complaints(why: String, complaints: &str) -> String {
     let complaints = complaints.trim_end();
     match complaints {
@@ -152,7 +167,7 @@ fn how_it_died(status: ExitStatus) -> String {
 #[cfg(not(unix))]
 fn how_it_died(status: ExitStatus) -> String {
     match status.code() {
-        // An NTSTATUS that is an error, as an unhandled exception leaves it.
+        // An NTSTATUS error, left by an unhandled exception.
         Some(code) if code as u32 >= 0xc000_0000 => format!("crashed: {:#010x}", code as u32),
         _ => format!("ended without a result: {status}"),
     }
@@ -176,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_where_it_was() {
+    fn a_failure_has_its_location() {
         let outcome =
             shell(r#"echo 'no; at x.rs:1' >&2; echo '{"outcome":"fail","why":"no"}'"#, SOON);
         assert_eq!(outcome, Outcome::Fail("no; at x.rs:1".into()));
@@ -187,6 +202,12 @@ mod tests {
         assert_eq!(shell("kill -SEGV $$", SOON), Outcome::Fail("crashed: SIGSEGV".into()));
         let outcome = shell("exit 3", SOON);
         assert_eq!(outcome, Outcome::Fail("ended without a result: exit status: 3".into()));
+    }
+
+    #[test]
+    fn a_case_that_passes_must_end_well() {
+        let outcome = shell(r#"echo '{"outcome":"pass"}'; exit 66"#, SOON);
+        assert!(matches!(&outcome, Outcome::Fail(why) if why.contains("66")), "{outcome}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which case runs when.
+//! The order in which cases run.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,24 +11,24 @@ use super::options::Selection;
 use super::{Candidate, Entry, Finished, Runner};
 use crate::Outcome;
 
-/// What to show while cases run.
+/// The progress display while cases run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing.
+    /// No display.
     Silent,
     /// A bar on the standard error stream.
     Bar,
 }
 
-/// A case on a backend, and its place in the report.
+/// A case on a backend, and its position in the report.
 struct Job<'a> {
     place: (usize, usize),
     candidate: &'a Candidate,
     case: &'a Entry,
 }
 
-/// Runs the selection, a few cases at a time and then, one by one, those that must
-/// be alone. The results come by case, then by backend.
+/// Runs the selection: ordinary cases concurrently, then exclusive ones one by one. The results are
+/// ordered by case, then by backend.
 pub(super) fn run(
     selection: &Selection<'_>,
     runner: &dyn Runner,

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as a table.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,21 +8,21 @@ use super::options::Selection;
 use super::{Finished, Report};
 use crate::{Outcome, POINTS};
 
-/// Lists of names are broken at this column.
+/// Lists of names wrap at this column.
 const WIDTH: usize = 96;
 
-/// How the report may look: what the terminal can show.
+/// The style of the report, according to the terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// With colours.
+    /// Use colours.
     pub colour: bool,
-    /// With more than ASCII.
+    /// Use characters beyond ASCII.
     pub unicode: bool,
 }
 
 impl Style {
-    /// What `out` can show. Colours are for terminals, unless `NO_COLOR` is set or
-    /// `TERM` is `dumb`; symbols are for UTF-8 locales.
+    /// The capabilities of `out`. Colours need a terminal, unless `NO_COLOR` is set or `TERM` is
+    /// `dumb`; symbols need a UTF-8 locale.
     pub fn of(out: &impl IsTerminal) -> Style {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let plain = variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
@@ -33,7 +33,7 @@ impl Style {
         });
         Style {
             colour: out.is_terminal() && !plain,
-            // A Windows console takes any character from Rust's standard streams.
+            // A Windows console accepts any character from Rust's standard streams.
             unicode: utf8 || cfg!(windows) && out.is_terminal(),
         }
     }
@@ -63,7 +63,7 @@ impl Style {
     }
 }
 
-/// Names the cases of a selection, by point.
+/// Lists the cases of a selection, by point.
 pub(super) fn list(selection: &Selection<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let mut cases: Vec<_> = selection.iter().flat_map(|(_, cases)| cases).copied().collect();
     // The cases are the same for every backend.
@@ -85,7 +85,7 @@ fn heading(point: u8, style: Style) -> String {
     style.title(&format!("{point}. {}", POINTS[usize::from(point) - 1]))
 }
 
-/// Writes the matrix, then what needs words: skips, absences, failures, the sum.
+/// Writes the matrix, then the skips, notes on backends, failures and totals.
 pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     matrix(report, style, out)?;
     skips(report, style, out)?;
@@ -132,14 +132,14 @@ fn backends_of(finished: &[Finished]) -> Vec<&'static str> {
     columns
 }
 
-/// A column is as wide as its backend's name, and two more.
+/// A column is two characters wider than its backend's name.
 fn width(backend: &str) -> usize {
     backend.len().max(4) + 2
 }
 
-/// Each reason once, with the backends and the cases that it is about.
+/// Writes each reason once, with its backends and cases.
 fn skips(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    // Reason by reason: the cases that the same backends skip.
+    // For each reason, the cases that the same backends skip.
     type Lists<'a> = Vec<(Vec<&'a str>, Vec<&'a str>)>;
     let mut reasons: Vec<(&str, Lists<'_>)> = Vec::new();
     for row in report.finished.chunk_by(|one, next| one.case == next.case) {
@@ -161,7 +161,7 @@ fn skips(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<(
     Ok(())
 }
 
-/// Why a case was skipped, and by which backends.
+/// The reasons why a case was skipped, and the backends of each.
 fn skipped(row: &[Finished]) -> Vec<(&str, Vec<&str>)> {
     let mut skipped = Vec::new();
     for one in row {
@@ -172,7 +172,7 @@ fn skipped(row: &[Finished]) -> Vec<(&str, Vec<&str>)> {
     skipped
 }
 
-/// The list under `key`, in the order in which the keys came.
+/// The list under `key`, in the order of first occurrence.
 fn entry<K: PartialEq, T>(lists: &mut Vec<(K, Vec<T>)>, key: K) -> &mut Vec<T> {
     let known = lists.iter().position(|(known, _)| *known == key);
     let place = known.unwrap_or_else(|| {
@@ -182,8 +182,8 @@ fn entry<K: PartialEq, T>(lists: &mut Vec<(K, Vec<T>)>, key: K) -> &mut Vec<T> {
     &mut lists[place].1
 }
 
-/// Names on the line that is written up to `column`, if they fit, or else on lines
-/// of their own.
+/// Names on the current line, which is filled up to `column`, if they fit; otherwise on further
+/// lines.
 fn wrapped(column: usize, names: &[&str]) -> String {
     let joined = format!(" {}", names.join(", "));
     if column + joined.len() <= WIDTH {
@@ -202,7 +202,7 @@ fn wrapped(column: usize, names: &[&str]) -> String {
     text
 }
 
-/// What else there is to know of each backend: that it cannot run here, or how it did.
+/// Notes on each backend: why it cannot run here, or a remark on its results.
 fn notes(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let notes = report.candidates.iter().filter_map(|candidate| match candidate.cases() {
         Err(why) => Some((candidate.name(), format!("not run: {why}"))),

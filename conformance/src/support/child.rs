@@ -1,7 +1,7 @@
-//! A forked child that runs a part of a case.
+//! A forked child process that runs a part of a case.
 //!
-//! The child has every descriptor of this process until it ends, those of other
-//! cases included: cases that fork run alone.
+//! The child inherits every descriptor of this process, including those of concurrent cases: cases
+//! that fork run exclusively.
 
 use std::cell::Cell;
 use std::io::{self, PipeReader, Read, Write};
@@ -15,7 +15,7 @@ use crate::{Skip, Verdict};
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: libc::pid_t,
-    /// What the child says at its end.
+    /// The pipe on which the child reports its verdict.
     verdict: PipeReader,
 }
 
@@ -23,15 +23,14 @@ impl Child {
     /// Forks a child that runs `body` and exits.
     pub(crate) fn fork(body: impl FnOnce() -> Verdict) -> Child {
         silence_children();
-        let (verdict, says) = io::pipe().expect("a pipe to the child");
-        // SAFETY: other threads may hold locks that the child will find locked
-        // for ever. It takes those of the allocator, which fork itself cares for;
-        // its panics are caught below and print nothing.
+        let (verdict, report) = io::pipe().expect("a pipe to the child");
+        // SAFETY: other threads may hold locks that stay locked in the child. The child takes those
+        // of the allocator, which `fork` handles; its panics are caught below and print nothing.
         match unsafe { libc::fork() } {
             -1 => panic!("fork: {}", io::Error::last_os_error()),
             0 => {
                 drop(verdict);
-                run(body, says)
+                run(body, report)
             }
             pid => Child { pid, verdict },
         }
@@ -48,13 +47,13 @@ impl Child {
             if let Some(status) = self.try_wait() {
                 break status;
             }
-            assert!(started.elapsed() < limit, "the child hangs: not over after {limit:?}");
+            assert!(started.elapsed() < limit, "the child hangs: not finished after {limit:?}");
             std::thread::sleep(Duration::from_millis(2));
         };
-        let mut said = Vec::new();
-        let _ = self.verdict.read_to_end(&mut said);
-        let text = |said: &[u8]| String::from_utf8_lossy(said).into_owned();
-        match said.split_first() {
+        let mut output = Vec::new();
+        let _ = self.verdict.read_to_end(&mut output);
+        let text = |output: &[u8]| String::from_utf8_lossy(output).into_owned();
+        match output.split_first() {
             Some((b'P', _)) => Ok(()),
             Some((b'S', reason)) => Err(Skip::because(text(reason))),
             Some((_, message)) => panic!("in the child: {}", text(message)),
@@ -65,10 +64,11 @@ impl Child {
         }
     }
 
-    /// The status, if the child is over; it is reaped then.
+    /// Reaps the child and returns its status if it has exited.
     fn try_wait(&mut self) -> Option<libc::c_int> {
         let mut status = 0;
-        // SAFETY: the pid is our child's, not reaped yet, and `status` takes the answer.
+        // SAFETY: the pid is that of our child, which is not reaped yet; `status` outlives the
+        // call.
         let reaped = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) };
         if reaped != self.pid {
             return None;
@@ -81,26 +81,27 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if self.pid != 0 {
-            // SAFETY: the pid is our child's and not reaped: nobody else has it.
+            // SAFETY: the pid is that of our child; it is not reaped, so the number is not reused.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
-            // SAFETY: as above; the status is not wanted.
+            // SAFETY: as above; a null status pointer is allowed.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
         }
     }
 }
 
-fn run(body: impl FnOnce() -> Verdict, mut says: impl Write) -> ! {
+fn run(body: impl FnOnce() -> Verdict, mut report: impl Write) -> ! {
     IN_CHILD.set(true);
-    // If the parent is killed, nobody is left to kill a child that hangs.
-    // SAFETY: it has no preconditions; the signal ends the process.
+    // If the parent is killed, a child that hangs must end by itself.
+    // SAFETY: `alarm` has no preconditions; the signal ends this process.
     unsafe { libc::alarm(crate::run::TIME_LIMIT.as_secs() as libc::c_uint) };
     let (kind, text) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => (b'P', String::new()),
         Ok(Err(skip)) => (b'S', skip.reason().into()),
         Err(panic) => (b'F', crate::run::message(&*panic)),
     };
-    let _ = says.write_all(&[&[kind], text.as_bytes()].concat());
-    // SAFETY: it has no preconditions; what `exit` would run belongs to the parent.
+    let _ = report.write_all(&[&[kind], text.as_bytes()].concat());
+    // SAFETY: `_exit` has no preconditions; the handlers that `exit` would run belong to the
+    // parent.
     unsafe { libc::_exit(libc::c_int::from(kind == b'F')) }
 }
 
@@ -108,8 +109,8 @@ thread_local! {
     static IN_CHILD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Panics in a child go to its parent. Printing them could hang: another thread
-/// may have held the lock of the standard error stream during the fork.
+/// Panics in a child are reported to its parent. Printing them could deadlock: another thread may
+/// have held the lock of the standard error stream during the fork.
 fn silence_children() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

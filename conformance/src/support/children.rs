@@ -1,30 +1,30 @@
-//! Children of a loop: running them, looking at what they leave.
+//! Child processes of a loop and their output.
 
 use std::fs::File;
 use std::io;
 use std::time::Instant;
 
-use poll_core::Backend;
-use uv_core::{Command, Exit, Handle, Loop, Process, Stdio};
+use uv_core::{Command, Exit, Handle, Process, Stdio};
 
 use super::files::Directory;
 use super::loops::run_to_the_end;
 use super::observe::SOON;
 use super::program;
 use super::trace::Log;
+use crate::Loop;
 
-/// The end of a child that returns this.
+/// The exit of a child with this code.
 pub(crate) fn code(code: i64) -> Exit {
     Exit { code, signal: None }
 }
 
-/// The end of a child by this signal.
+/// The exit of a child by this signal.
 pub(crate) fn signal(signum: i32) -> Exit {
-    // Windows ends a process with a code.
+    // Windows reports a killed process with an exit code.
     Exit { code: i64::from(cfg!(windows)), signal: Some(signum) }
 }
 
-/// The command, started in each of the ways that there are.
+/// The command, with each of the available ways to start it.
 pub(crate) fn each_way(command: Command<'_>) -> Vec<Command<'_>> {
     if cfg!(windows) {
         return vec![command];
@@ -35,64 +35,66 @@ pub(crate) fn each_way(command: Command<'_>) -> Vec<Command<'_>> {
     vec![command, by_signal, by_fork, by_posix_spawn]
 }
 
-/// Starts a child. Its handle logs the end and closes.
+/// Starts a child. Its handle logs the exit and closes.
 #[track_caller]
-pub(crate) fn spawn<T: Backend>(
-    lp: &mut Loop<T>,
-    command: &Command<'_>,
-    ends: &Log<Exit>,
-) -> Process {
+pub(crate) fn spawn(lp: &mut Loop, command: &Command<'_>, ends: &Log<Exit>) -> Process {
     try_spawn(lp, command, ends).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 /// Starts a child that may fail to start.
-pub(crate) fn try_spawn<T: Backend>(
-    lp: &mut Loop<T>,
+pub(crate) fn try_spawn(
+    lp: &mut Loop,
     command: &Command<'_>,
     ends: &Log<Exit>,
 ) -> io::Result<Process> {
     let ends = ends.clone();
     Process::spawn(lp, command, move |lp, process, exit| {
-        ends.push(exit.expect("our child, that nobody else has waited for"));
+        ends.push(exit.expect("our child, reaped by the loop only"));
         process.close(lp).expect("an open handle");
     })
 }
 
-/// Runs a child to its end.
+/// Runs a child until it exits.
 #[track_caller]
-pub(crate) fn run_child<T: Backend>(lp: &mut Loop<T>, command: &Command<'_>) -> Exit {
+pub(crate) fn run_child(lp: &mut Loop, command: &Command<'_>) -> Exit {
     let ends = Log::default();
     spawn(lp, command, &ends);
     run_to_the_end(lp);
     let ends = ends.take();
-    assert_eq!(ends.len(), 1, "one end of one child");
+    assert_eq!(ends.len(), 1, "one exit of one child");
     ends[0]
 }
 
-/// What a child that does what `words` say writes to its standard output.
+/// The standard output of a child that runs `words`.
 #[track_caller]
-pub(crate) fn answer<T: Backend>(lp: &mut Loop<T>, words: &[&str]) -> String {
+pub(crate) fn answer(lp: &mut Loop, words: &[&str]) -> String {
     answer_to(lp, program::child(words))
 }
 
-/// What a child writes to its standard output. The others of its first three are ignored.
+/// The standard output of a child. Its other standard streams are ignored.
 #[track_caller]
-pub(crate) fn answer_to<T: Backend>(lp: &mut Loop<T>, command: Command<'_>) -> String {
+pub(crate) fn answer_to(lp: &mut Loop, command: Command<'_>) -> String {
+    answer_with_input(lp, command, Stdio::Ignore)
+}
+
+/// As [`answer_to`], of a child that has `input` as its standard input.
+#[track_caller]
+pub(crate) fn answer_with_input(lp: &mut Loop, command: Command<'_>, input: Stdio<'_>) -> String {
     let directory = Directory::new();
     let path = directory.path("answer");
     let file = File::create(&path).expect("a file for the answer");
-    let command = command.stdio([Stdio::Ignore, of_file(&file), Stdio::Ignore]);
-    assert_eq!(run_child(lp, &command), code(0), "how {command:?} ends");
+    let command = command.stdio([input, of_file(&file), Stdio::Ignore]);
+    assert_eq!(run_child(lp, &command), code(0), "the exit of {command:?}");
     std::fs::read_to_string(path).expect("an answer in UTF-8")
 }
 
-/// A file, as a child's.
+/// A file as a child's descriptor.
 #[cfg(unix)]
 pub(crate) fn of_file(file: &File) -> Stdio<'_> {
     Stdio::Descriptor(std::os::fd::AsFd::as_fd(file))
 }
 
-/// A file, as a child's.
+/// A file as a child's descriptor.
 #[cfg(windows)]
 pub(crate) fn of_file(file: &File) -> Stdio<'_> {
     Stdio::Handle(std::os::windows::io::AsHandle::as_handle(file))
@@ -104,7 +106,7 @@ pub(crate) fn of_file(file: &File) -> Stdio<'_> {
 pub(crate) fn no_children(why: &str) {
     let started = Instant::now();
     while has_children() {
-        assert!(started.elapsed() < SOON, "there are children left: {why}");
+        assert!(started.elapsed() < SOON, "children are left: {why}");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
@@ -115,17 +117,17 @@ pub(crate) fn no_children(_why: &str) {
     let _ = (Instant::now(), SOON);
 }
 
-/// True if this process has children, zombies included. None of them is waited for.
+/// True if this process has children, including zombies. None is reaped.
 #[cfg(unix)]
 pub(crate) fn has_children() -> bool {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: all zeros is a valid `siginfo_t`.
+    // SAFETY: `siginfo_t` is plain data, for which all zeros are valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes one structure.
+    // SAFETY: `info` outlives the call, which writes one structure.
     unsafe { libc::waitid(libc::P_ALL, 0, &raw mut info, flags) == 0 }
 }
 
-/// True if there is a process of that number that is no zombie.
+/// True if a process with this pid exists and is no zombie.
 pub(crate) fn runs(pid: u32) -> bool {
     if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());

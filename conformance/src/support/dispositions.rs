@@ -1,20 +1,20 @@
-//! What a signal does to the process, and how to put it back.
+//! Signal dispositions, and restoring them.
 
 use std::{io, ptr};
 
-/// What a signal does.
+/// The disposition of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// What the system does with it.
+    /// The system's default action.
     Default,
-    /// Nothing.
+    /// The signal is ignored.
     Ignored,
-    /// Calls this.
+    /// Calls this handler.
     Handled(libc::sighandler_t),
 }
 
 impl Disposition {
-    /// What the signal does now.
+    /// The current disposition of the signal.
     pub(crate) fn of(signum: libc::c_int) -> Disposition {
         match sigaction(signum, None).sa_sigaction {
             libc::SIG_DFL => Disposition::Default,
@@ -24,16 +24,16 @@ impl Disposition {
     }
 }
 
-/// A signal that does something else until this is dropped.
+/// A changed disposition, restored on drop.
 pub(crate) struct Changed {
     signum: libc::c_int,
     before: libc::sigaction,
 }
 
 impl Changed {
-    /// Makes `signum` do this. Other cases must not run meanwhile.
+    /// Changes the disposition of `signum`. The case must run exclusively.
     pub(crate) fn to(signum: libc::c_int, disposition: Disposition) -> Changed {
-        // SAFETY: all zeros is a valid `sigaction`: no flags, an empty mask.
+        // SAFETY: `sigaction` is plain data; all zeros mean no flags and an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = match disposition {
             Disposition::Default => libc::SIG_DFL,
@@ -50,18 +50,18 @@ impl Drop for Changed {
     }
 }
 
-/// Sends a signal to this very thread: when it returns, the handler has run.
+/// Sends a signal to the calling thread: the handler has run when this returns.
 pub(crate) fn raise(signum: libc::c_int) {
-    // SAFETY: it has no preconditions; cases raise what is watched, or ignored.
+    // SAFETY: `raise` has no preconditions; cases raise only signals that are handled or ignored.
     let result = unsafe { libc::raise(signum) };
     assert_eq!(result, 0, "raise: {}", io::Error::last_os_error());
 }
 
 fn sigaction(signum: libc::c_int, action: Option<&libc::sigaction>) -> libc::sigaction {
-    // SAFETY: all zeros is a valid `sigaction`.
+    // SAFETY: `sigaction` is plain data, for which all zeros are valid.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     let action = action.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the action is null or valid, with a handler that is safe in a signal.
+    // SAFETY: the action is null or valid, and its handler is async-signal-safe.
     let result = unsafe { libc::sigaction(signum, action, &raw mut before) };
     assert_eq!(result, 0, "sigaction: {}", io::Error::last_os_error());
     before

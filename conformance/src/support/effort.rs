@@ -1,16 +1,16 @@
-//! What something costs, on a machine that is busy with other things as well.
+//! CPU time of a piece of code on a busy machine.
 
 use std::time::Duration;
 
-/// How much time this thread has taken of a processor; on Windows, which counts that in whole
-/// clock ticks, the time that has passed instead. Only differences mean something.
+/// The CPU time of this thread; on Windows, which counts it in whole clock ticks, the elapsed time
+/// instead. Only differences are meaningful.
 #[cfg(unix)]
 pub(crate) fn thread_time() -> Duration {
-    // SAFETY: all zeros are a time.
+    // SAFETY: `timespec` is plain data, for which all zeros are valid.
     let mut time = unsafe { std::mem::zeroed::<libc::timespec>() };
-    // SAFETY: the system writes to `time` during the call only.
+    // SAFETY: `time` outlives the call, which writes it.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    assert_eq!(failed, 0, "every Unix here has this clock");
+    assert_eq!(failed, 0, "every supported Unix has this clock");
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

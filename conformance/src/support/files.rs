@@ -1,11 +1,11 @@
-//! Files that are gone when a case ends.
+//! Temporary files that are removed when a case ends.
 
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of one's own, removed with all that is in it.
+/// A temporary directory, removed with its content on drop.
 #[derive(Debug)]
 pub(crate) struct Directory(PathBuf);
 
@@ -18,9 +18,9 @@ impl Directory {
             let path = std::env::temp_dir().join(name);
             match std::fs::create_dir(&path) {
                 Ok(()) => return Directory(path),
-                // One that was killed and had the same number has left it.
+                // Left behind by a killed process with the same pid.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => panic!("a directory among the temporary files: {error}"),
+                Err(error) => panic!("a temporary directory: {error}"),
             }
         }
     }
@@ -30,7 +30,7 @@ impl Directory {
         self.0.join(name)
     }
 
-    /// A file with this content.
+    /// Creates a file with this content.
     pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, content).expect("a temporary file");
@@ -44,18 +44,18 @@ impl Drop for Directory {
     }
 }
 
-/// A path as the kernel takes it.
+/// A path as a C string.
 pub(crate) fn c_path(path: &Path) -> CString {
     CString::new(path.to_str().expect("a temporary path in UTF-8")).expect("a path without NUL")
 }
 
-/// A file of something else that can be read or written: the end of a pipe.
+/// A file from another descriptor that can be read or written, such as the end of a pipe.
 #[cfg(unix)]
 pub(crate) fn file_of(owner: impl Into<std::os::fd::OwnedFd>) -> uv_core::fs::File {
     std::fs::File::from(owner.into()).into()
 }
 
-/// A file of something else that can be read or written: the end of a pipe.
+/// A file from another handle that can be read or written, such as the end of a pipe.
 #[cfg(windows)]
 pub(crate) fn file_of(owner: impl Into<std::os::windows::io::OwnedHandle>) -> uv_core::fs::File {
     std::fs::File::from(owner.into()).into()

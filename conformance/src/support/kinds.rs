@@ -3,19 +3,19 @@
 use std::io;
 use std::time::Duration;
 
-use poll_core::Backend;
 use uv_core::{
-    AnyHandle, Check, FsEvent, FsEventFlags, FsPoll, Idle, Loop, Pipe, Poll, PollEvents, Prepare,
-    Signal, Stream, Timer, Udp,
+    AnyHandle, Check, FsEvent, FsEventFlags, FsPoll, Idle, Pipe, Poll, PollEvents, Prepare, Signal,
+    Stream, Timer, Udp,
 };
 
 use super::loops::{AN_HOUR, ZERO};
 use super::sources::{tcp_pair, udp_pair};
 use super::streams::opened;
+use crate::Loop;
 
 /// One handle of each kind that begins inactive, in this order: all but asyncs and processes, and
-/// terminals where there are none to be had.
-pub(crate) fn one_of_each<T: Backend>(lp: &mut Loop<T>) -> Vec<AnyHandle> {
+/// terminals where the system has none.
+pub(crate) fn one_of_each(lp: &mut Loop) -> Vec<AnyHandle> {
     let mut handles: Vec<AnyHandle> = vec![
         Timer::new(lp).into(),
         Idle::new(lp).into(),
@@ -34,25 +34,25 @@ pub(crate) fn one_of_each<T: Backend>(lp: &mut Loop<T>) -> Vec<AnyHandle> {
 }
 
 #[cfg(unix)]
-fn terminal<T: Backend>(lp: &mut Loop<T>) -> Option<AnyHandle> {
+fn terminal(lp: &mut Loop) -> Option<AnyHandle> {
     let pty = super::ptys::Pty::new().ok()?;
-    // Without its other end, which goes with this function, it has nothing but an end to read.
+    // The other end closes with this function, so the terminal reads an end of file.
     Some(uv_core::Tty::new(lp, &pty.slave).expect("a terminal").into())
 }
 
 #[cfg(windows)]
-fn terminal<T: Backend>(_lp: &mut Loop<T>) -> Option<AnyHandle> {
+fn terminal(_lp: &mut Loop) -> Option<AnyHandle> {
     None
 }
 
-/// True if [`start`] starts it: a signal changes the process, a pipe has no peer here, and who
-/// polls a file keeps the loop by a request, too.
+/// True if [`start`] can start it. Signals change the process, pipes have no peer here, and an
+/// active file poll keeps a request in flight.
 pub(crate) fn can_start(handle: AnyHandle) -> bool {
     !["signal", "pipe", "fs_poll"].contains(&handle.kind())
 }
 
-/// Starts a handle of [`one_of_each`], or fails without having changed anything.
-pub(crate) fn start<T: Backend>(handle: AnyHandle, lp: &mut Loop<T>) -> io::Result<()> {
+/// Starts a handle of [`one_of_each`], or fails without side effects.
+pub(crate) fn start(handle: AnyHandle, lp: &mut Loop) -> io::Result<()> {
     const RARELY: Duration = AN_HOUR;
     let none = FsEventFlags::empty();
     match handle {
@@ -61,7 +61,7 @@ pub(crate) fn start<T: Backend>(handle: AnyHandle, lp: &mut Loop<T>) -> io::Resu
         AnyHandle::Prepare(prepare) => prepare.start(lp, |_, _| {}),
         AnyHandle::Check(check) => check.start(lp, |_, _| {}),
         AnyHandle::Poll(poll) => poll.start(lp, PollEvents::READABLE, |_, _, _| {}),
-        // No such signal: an error before anything is changed, whatever the handle.
+        // An invalid signal number: an error before anything changes, whatever the handle.
         AnyHandle::Signal(signal) => signal.start(lp, 0, |_, _, _| {}),
         AnyHandle::Tcp(tcp) => tcp.read_start(lp, |_, _, _| {}),
         AnyHandle::Pipe(pipe) => pipe.read_start(lp, |_, _, _| {}),
@@ -69,12 +69,12 @@ pub(crate) fn start<T: Backend>(handle: AnyHandle, lp: &mut Loop<T>) -> io::Resu
         AnyHandle::Udp(udp) => udp.recv_start(lp, |_, _, _| {}),
         AnyHandle::FsEvent(event) => event.start(lp, std::env::temp_dir(), none, |_, _, _| {}),
         AnyHandle::FsPoll(poll) => poll.start(lp, ".", RARELY, |_, _, _, _| {}),
-        other => panic!("{other} is not made here"),
+        other => panic!("{other} is not created here"),
     }
 }
 
-/// Stops a handle of [`one_of_each`], whether it is started or not.
-pub(crate) fn stop<T: Backend>(handle: AnyHandle, lp: &mut Loop<T>) -> io::Result<()> {
+/// Stops a handle of [`one_of_each`], started or not.
+pub(crate) fn stop(handle: AnyHandle, lp: &mut Loop) -> io::Result<()> {
     match handle {
         AnyHandle::Timer(timer) => timer.stop(lp),
         AnyHandle::Idle(idle) => idle.stop(lp),
@@ -88,6 +88,6 @@ pub(crate) fn stop<T: Backend>(handle: AnyHandle, lp: &mut Loop<T>) -> io::Resul
         AnyHandle::Udp(udp) => udp.recv_stop(lp),
         AnyHandle::FsEvent(event) => event.stop(lp),
         AnyHandle::FsPoll(poll) => poll.stop(lp),
-        other => panic!("{other} is not made here"),
+        other => panic!("{other} is not created here"),
     }
 }

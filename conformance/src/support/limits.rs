@@ -1,8 +1,6 @@
-//! How many descriptors this process has and may have.
+//! Counts and limits of this process's descriptors.
 
 use std::time::Duration;
-
-use poll_core::Backend;
 
 use crate::{Lab, Skip, Verdict};
 
@@ -11,11 +9,11 @@ pub(crate) use unix::*;
 #[cfg(windows)]
 pub(crate) use windows::*;
 
-/// How many descriptors are open, when threads are done that cases before have left behind: a
-/// pool's, or one that waits for an abandoned child.
+/// The number of open descriptors, once threads left by earlier cases have ended: those of a pool,
+/// or one that waits for an abandoned child.
 pub(crate) fn settled_descriptors() -> Result<usize, Skip> {
     let mut count = open_descriptors()?;
-    // Some systems open and close some of their own all the time.
+    // Some systems open and close descriptors of their own all the time.
     for _ in 0..50 {
         std::thread::sleep(Duration::from_millis(20));
         let now = open_descriptors()?;
@@ -27,13 +25,13 @@ pub(crate) fn settled_descriptors() -> Result<usize, Skip> {
     Ok(count)
 }
 
-/// Goes through `round`, which makes a loop or a backend and lets it end, again and again: no
-/// descriptor may be left. For cases that run alone.
-pub(crate) fn leaves_no_descriptor(round: impl Fn() -> Verdict) -> Verdict {
+/// Repeats `round`, which creates and drops a loop or a backend, and asserts that no descriptor
+/// leaks. For cases that run exclusively.
+pub(crate) fn leaks_no_descriptor(round: impl Fn() -> Verdict) -> Verdict {
     const ROUNDS: usize = 20;
-    // Windows opens and closes handles of its own meanwhile; a leak is one a round.
+    // Windows opens and closes handles of its own meanwhile; a leak would be one per round.
     const SLACK: usize = if cfg!(windows) { ROUNDS / 2 } else { 0 };
-    round()?; // What is made once and kept for the whole process is made now.
+    round()?; // Creates state that lives as long as the process.
     let before = settled_descriptors()?;
     for _ in 0..ROUNDS {
         round()?;
@@ -41,26 +39,23 @@ pub(crate) fn leaves_no_descriptor(round: impl Fn() -> Verdict) -> Verdict {
     let after = open_descriptors()?;
     assert!(
         after <= before + SLACK,
-        "{before} descriptors were open, and {after} are, after {ROUNDS} rounds"
+        "{before} descriptors were open before {ROUNDS} rounds, {after} afterwards"
     );
     Ok(())
 }
 
-/// As above, for a round that takes long: it is gone through once.
-pub(crate) fn leaves_no_descriptor_behind<T: Backend>(
-    lab: &Lab<T>,
-    round: impl FnOnce() -> Verdict,
-) -> Verdict {
+/// As [`leaks_no_descriptor`], with a single round, for one that takes long.
+pub(crate) fn leaks_no_descriptor_once(lab: &Lab, round: impl FnOnce() -> Verdict) -> Verdict {
     // Windows opens and closes handles of its own meanwhile.
     const SLACK: usize = if cfg!(windows) { 10 } else { 0 };
-    drop(lab.backend()?); // What is made once and kept for the whole process is made now.
+    drop(lab.backend()?); // Creates state that lives as long as the process.
     let before = settled_descriptors()?;
     round()?;
     let mut after = open_descriptors()?;
     if after > before + SLACK {
         after = settled_descriptors()?;
     }
-    assert!(after <= before + SLACK, "{before} descriptors were open, and {after} are");
+    assert!(after <= before + SLACK, "{before} descriptors were open before, {after} afterwards");
     Ok(())
 }
 
@@ -71,10 +66,10 @@ mod unix {
 
     use super::*;
 
-    /// What the harness, the standard streams and other cases may need besides.
+    /// A reserve for the harness, the standard streams and concurrent cases.
     const SPARE: u64 = 128;
 
-    /// Makes sure that `count` descriptors can be open, raising the limit if need be.
+    /// Ensures that `count` descriptors can be open, raising the limit if necessary.
     pub(crate) fn need_descriptors(count: u64) -> Result<(), Skip> {
         let mut limit = get();
         let needed = (count + SPARE) as libc::rlim_t;
@@ -83,7 +78,7 @@ mod unix {
         }
         limit.rlim_cur = needed;
         if limit.rlim_max < needed {
-            // Only the superuser may do this.
+            // Only the superuser may raise the hard limit.
             limit.rlim_max = needed;
         }
         set(&limit).map_err(|_| {
@@ -92,14 +87,14 @@ mod unix {
         })
     }
 
-    /// How many descriptors this process has open.
+    /// The number of open descriptors of this process.
     pub(crate) fn open_descriptors() -> Result<usize, Skip> {
         if let Ok(entries) = std::fs::read_dir("/proc/self/fd") {
             // One of them is the directory itself.
             return Ok(entries.count() - 1);
         }
         let highest = get().rlim_cur.min(1 << 16) as libc::c_int;
-        // SAFETY: asking for the flags of any number is harmless.
+        // SAFETY: `F_GETFD` takes no pointer and fails for a closed number.
         let is_open = |fd: &libc::c_int| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0;
         Ok((0..highest).filter(is_open).count())
     }
@@ -110,16 +105,16 @@ mod unix {
         at_least: libc::c_int,
     ) -> Result<OwnedFd, Skip> {
         need_descriptors(at_least as u64)?;
-        // SAFETY: the source is open, and the call takes no pointer.
+        // SAFETY: the source is open, and `F_DUPFD_CLOEXEC` takes no pointer.
         let fd = unsafe { libc::fcntl(source.as_raw_fd(), libc::F_DUPFD_CLOEXEC, at_least) };
         assert!(fd >= 0, "F_DUPFD_CLOEXEC: {}", io::Error::last_os_error());
-        // SAFETY: `fd` was just made and belongs to nobody else.
+        // SAFETY: `fcntl` has just created `fd`, which has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Runs `body` while no descriptor can be opened. For cases that run alone.
+    /// Runs `body` while no descriptor can be opened. For cases that run exclusively.
     pub(crate) fn without_descriptors<R>(body: impl FnOnce() -> R) -> Result<R, Skip> {
-        // All numbers below the lowest free one are taken: that is the limit to set.
+        // All numbers below the lowest free one are in use, so that is the limit to set.
         let lowest_free = lowest_free()?;
         let before = get();
         let restore = Restore(before);
@@ -130,13 +125,14 @@ mod unix {
         Ok(result)
     }
 
-    /// Runs `body` while only `count` more descriptors can be opened. For cases that run alone.
+    /// Runs `body` while only `count` more descriptors can be opened. For cases that run
+    /// exclusively.
     pub(crate) fn with_few_descriptors<R>(
         count: usize,
         body: impl FnOnce() -> R,
     ) -> Result<R, Skip> {
-        // A limit that can be reached: then it is as good as lowered, also for operations that
-        // were started before, which go by the limit of that time.
+        // The limit is set low enough to be reached, since operations started earlier go by the
+        // limit of that time.
         let before = get();
         let restore = Restore(before);
         let limit = lowest_free()? as usize + count;
@@ -147,13 +143,13 @@ mod unix {
         Ok(result)
     }
 
-    /// Opens all descriptors that can be opened.
-    pub(crate) fn use_up_descriptors() -> impl Sized {
+    /// Opens descriptors until none is left.
+    pub(crate) fn exhaust_descriptors() -> impl Sized {
         let stdin = io::stdin();
         std::iter::from_fn(|| stdin.as_fd().try_clone_to_owned().ok()).collect::<Vec<_>>()
     }
 
-    /// Puts the limit back.
+    /// Restores the limit on drop.
     struct Restore(libc::rlimit);
 
     impl Drop for Restore {
@@ -164,26 +160,26 @@ mod unix {
 
     fn lowest_free() -> Result<libc::c_int, Skip> {
         let stdin = io::stdin().as_raw_fd();
-        // SAFETY: duplicating a number is harmless, open or not.
+        // SAFETY: `F_DUPFD_CLOEXEC` takes no pointer and fails for a closed number.
         let probe = unsafe { libc::fcntl(stdin, libc::F_DUPFD_CLOEXEC, 0) };
         if probe < 0 {
             return Err(Skip::because("standard input is closed"));
         }
-        // SAFETY: `probe` was just made and belongs to nobody else.
+        // SAFETY: `fcntl` has just created `probe`, which has no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(probe) });
         Ok(probe)
     }
 
     fn get() -> libc::rlimit {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: `limit` is a valid place for the answer.
+        // SAFETY: `limit` outlives the call, which writes it.
         let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
         assert_eq!(result, 0, "getrlimit: {}", io::Error::last_os_error());
         limit
     }
 
     fn set(limit: &libc::rlimit) -> io::Result<()> {
-        // SAFETY: `limit` is a valid limit, only read.
+        // SAFETY: `limit` is a valid `rlimit` that outlives the call, which only reads it.
         match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -202,24 +198,24 @@ mod windows {
         Ok(())
     }
 
-    /// How many handles this process has open.
+    /// The number of open handles of this process.
     pub(crate) fn open_descriptors() -> Result<usize, Skip> {
         let mut count = 0;
-        // SAFETY: it has no preconditions.
+        // SAFETY: `GetCurrentProcess` has no preconditions.
         let process = unsafe { GetCurrentProcess() };
-        // SAFETY: the pseudo-handle is always valid, and `count` takes the answer.
+        // SAFETY: the pseudo-handle is always valid, and `count` outlives the call.
         match unsafe { GetProcessHandleCount(process, &mut count) } {
             0 => Err(Skip::because("this system does not count handles")),
             _ => Ok(count as usize),
         }
     }
 
-    /// There is no limit to reach.
+    /// Windows has no limit to reach.
     pub(crate) fn without_descriptors<R>(_body: impl FnOnce() -> R) -> Result<R, Skip> {
         Err(Skip::because("Windows has no limit on handles to reach"))
     }
 
-    /// There is no limit to lower.
+    /// Windows has no limit to lower.
     pub(crate) fn with_few_descriptors<R>(
         _count: usize,
         _body: impl FnOnce() -> R,
@@ -227,6 +223,6 @@ mod windows {
         Err(Skip::because("Windows has no limit on handles to reach"))
     }
 
-    /// There is no limit to reach.
-    pub(crate) fn use_up_descriptors() -> impl Sized {}
+    /// Windows has no limit to reach.
+    pub(crate) fn exhaust_descriptors() -> impl Sized {}
 }

@@ -1,4 +1,4 @@
-//! What cases are made of: sources, waits, limits, signals, children, counters.
+//! Building blocks of cases: sources, waits, limits, signals, children, counters.
 
 #[cfg(unix)]
 pub(crate) mod child;

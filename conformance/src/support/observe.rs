@@ -1,72 +1,72 @@
-//! Waiting on a backend and looking at what it reports.
+//! Waiting on a backend and checking its events.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+use poll_core::{Backend, BoxedBackend, Event, Interest, Mode, RawSource, Readiness, Token};
 
 use super::sources::Source;
 
-/// Tokens for the sources of a case.
+/// The token of a case's first source.
 pub(crate) const A: Token = Token::new(0, 0);
-/// The second source's.
+/// The token of the second source.
 pub(crate) const B: Token = Token::new(1, 0);
-/// The third source's.
+/// The token of the third source.
 pub(crate) const C: Token = Token::new(2, 0);
 
-/// How long to wait for what must come. Only a failing case waits this long.
+/// The time to wait for an expected event. Only a failing case waits this long.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// How long to wait for what must not come.
+/// The time to wait for an event that must not occur.
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
 
 /// Registers `source`, which must outlive the registration.
-pub(crate) fn register<T: Backend>(
-    backend: &mut T,
+pub(crate) fn register(
+    backend: &mut BoxedBackend,
     token: Token,
     source: &impl Source,
-    interest: Ready,
+    interest: Interest,
     mode: Mode,
 ) {
     try_register(backend, token, source.raw(), interest, mode)
         .unwrap_or_else(|error| panic!("register {token:?} for {interest:?}, {mode:?}: {error}"));
 }
 
-/// Registers what may be refused. The source must outlive the registration.
-pub(crate) fn try_register<T: Backend>(
-    backend: &mut T,
+/// Registers a source that may be refused. It must outlive the registration.
+pub(crate) fn try_register(
+    backend: &mut BoxedBackend,
     token: Token,
     source: RawSource,
-    interest: Ready,
+    interest: Interest,
     mode: Mode,
 ) -> io::Result<()> {
-    // SAFETY: cases keep their sources open until they deregister them or drop
-    // the backend, except those that check what happens otherwise.
+    // SAFETY: cases keep their sources open until they deregister them or drop the backend, except
+    // those that check a violation of this rule.
     unsafe { backend.register(token, source, interest, mode) }
 }
 
-/// Changes a registration that exists.
-pub(crate) fn modify<T: Backend>(backend: &mut T, token: Token, interest: Ready, mode: Mode) {
+/// Modifies an existing registration.
+pub(crate) fn modify(backend: &mut BoxedBackend, token: Token, interest: Interest, mode: Mode) {
     backend
         .modify(token, interest, mode)
         .unwrap_or_else(|error| panic!("modify {token:?} to {interest:?}, {mode:?}: {error}"));
 }
 
-/// Ends a registration that exists.
-pub(crate) fn deregister<T: Backend>(backend: &mut T, token: Token) {
+/// Ends an existing registration.
+pub(crate) fn deregister(backend: &mut BoxedBackend, token: Token) {
     backend.deregister(token).unwrap_or_else(|error| panic!("deregister {token:?}: {error}"));
 }
 
-/// One wait, as it is.
-pub(crate) fn wait_once<T: Backend>(backend: &mut T, timeout: Option<Duration>) -> Vec<Event> {
+/// One call of `wait`.
+pub(crate) fn wait_once(backend: &mut BoxedBackend, timeout: Option<Duration>) -> Vec<Event> {
     let mut events = Vec::new();
     backend.wait(timeout, &mut events).unwrap_or_else(|error| panic!("wait: {error}"));
     assert_distinct(&events);
     events
 }
 
-/// Waits until something is reported or the time is over, through wakes and signals.
-pub(crate) fn wait_for<T: Backend>(backend: &mut T, timeout: Duration) -> Vec<Event> {
+/// Waits until an event is reported or the timeout expires, across wakes and signals.
+pub(crate) fn wait_for(backend: &mut BoxedBackend, timeout: Duration) -> Vec<Event> {
     let started = Instant::now();
     loop {
         let left = timeout.saturating_sub(started.elapsed());
@@ -77,11 +77,16 @@ pub(crate) fn wait_for<T: Backend>(backend: &mut T, timeout: Duration) -> Vec<Ev
     }
 }
 
-/// Waits until `token` reports all of `wanted`, and gives all that it reported then.
-/// What other tokens report meanwhile is passed over.
-pub(crate) fn await_ready<T: Backend>(backend: &mut T, token: Token, wanted: Ready) -> Ready {
+/// Waits until `token` reports all of `wanted`, and returns all that it reported in that wait.
+/// Events of other tokens are ignored.
+pub(crate) fn await_ready(
+    backend: &mut BoxedBackend,
+    token: Token,
+    wanted: impl Into<Readiness>,
+) -> Readiness {
+    let wanted = wanted.into();
     let started = Instant::now();
-    let mut last = Ready::NONE;
+    let mut last = Readiness::NONE;
     while started.elapsed() < SOON {
         let events = wait_for(backend, SOON.saturating_sub(started.elapsed()));
         let ready = ready_of(&events, token);
@@ -91,29 +96,29 @@ pub(crate) fn await_ready<T: Backend>(backend: &mut T, token: Token, wanted: Rea
         if !ready.is_empty() {
             last = ready;
         }
-        // Something else is ready, or a part of what is wanted: let the rest arrive.
+        // Another source is ready, or a part of what is wanted: wait for the rest.
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("{token:?} does not become {wanted:?}; it last reported {last:?}");
+    panic!("{token:?} does not report {wanted:?}; its last event was {last:?}");
 }
 
 /// Asserts that a short wait reports nothing.
 #[track_caller]
-pub(crate) fn quiet<T: Backend>(backend: &mut T) {
+pub(crate) fn quiet(backend: &mut BoxedBackend) {
     let events = wait_for(backend, SHORT);
-    assert!(events.is_empty(), "nothing should be reported, but {events:?} was");
+    assert!(events.is_empty(), "{events:?} was reported instead of nothing");
 }
 
-/// As [`quiet`], saying `why` nothing should be reported.
+/// As [`quiet`], with the reason `why` nothing should be reported.
 #[track_caller]
-pub(crate) fn silent<T: Backend>(backend: &mut T, why: &str) {
+pub(crate) fn silent(backend: &mut BoxedBackend, why: &str) {
     let events = wait_for(backend, SHORT);
     assert!(events.is_empty(), "{events:?} was reported, but {why}");
 }
 
-/// Asserts that one wait reports nothing and lasts its whole `timeout`.
+/// Asserts that one wait reports nothing and lasts for its whole `timeout`.
 #[track_caller]
-pub(crate) fn lasts<T: Backend>(backend: &mut T, timeout: Duration, why: &str) {
+pub(crate) fn lasts(backend: &mut BoxedBackend, timeout: Duration, why: &str) {
     let started = Instant::now();
     let events = wait_once(backend, Some(timeout));
     let elapsed = started.elapsed();
@@ -121,27 +126,27 @@ pub(crate) fn lasts<T: Backend>(backend: &mut T, timeout: Duration, why: &str) {
     assert!(elapsed >= timeout, "a wait of {timeout:?} ended after {elapsed:?}, but {why}");
 }
 
-/// What a wait that does not block reports of `token`: what holds by now.
-pub(crate) fn ready_now<T: Backend>(backend: &mut T, token: Token) -> Ready {
+/// The readiness of `token` that a wait without blocking reports.
+pub(crate) fn ready_now(backend: &mut BoxedBackend, token: Token) -> Readiness {
     ready_of(&wait_once(backend, Some(Duration::ZERO)), token)
 }
 
-/// What `events` say about `token`; [`Ready::NONE`] if nothing.
-pub(crate) fn ready_of(events: &[Event], token: Token) -> Ready {
+/// The readiness of `token` in `events`; [`Readiness::NONE`] without an event.
+pub(crate) fn ready_of(events: &[Event], token: Token) -> Readiness {
     let about = |event: &Event| match *event {
         Event::Ready { token: of, ready } if of == token => Some(ready),
         _ => None,
     };
-    events.iter().find_map(about).unwrap_or(Ready::NONE)
+    events.iter().find_map(about).unwrap_or(Readiness::NONE)
 }
 
-/// Asserts that no source is reported twice in one wait, and none for nothing.
+/// Asserts that no source is reported twice in one wait, and none with empty readiness.
 #[track_caller]
 pub(crate) fn assert_distinct(events: &[Event]) {
     let mut tokens = Vec::with_capacity(events.len());
     for event in events {
         if let Event::Ready { token, ready } = *event {
-            assert!(!ready.is_empty(), "{token:?} is reported for nothing");
+            assert!(!ready.is_empty(), "{token:?} is reported with empty readiness");
             tokens.push(token);
         }
     }

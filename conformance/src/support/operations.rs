@@ -1,38 +1,41 @@
-//! Starting operations and waiting for their ends.
+//! Submitting operations and waiting for their completions.
 
 use std::io::{self, IoSliceMut};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use poll_core::{Backend, Event, Lent, Op, OpKind, RawBuf, RawBufs, RawSource, Ready, Token};
+use poll_core::{
+    Backend, BoxedBackend, BufferLease, Event, Interest, Op, OpKind, RawBuf, RawBufs, RawSource,
+    Readiness, Token,
+};
 
 use super::observe::{SOON, wait_for};
 use super::sources::{drain, reset, send, tcp_pair};
 use crate::Skip;
 
-/// What an operation says with one `Done`.
+/// The content of one `Done`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) result: Result<usize, i32>,
     pub(crate) more: bool,
-    pub(crate) lent: Option<Lent>,
+    pub(crate) lease: Option<BufferLease>,
 }
 
-/// Starts an operation that must start.
-pub(crate) fn submit<T: Backend>(backend: &mut T, token: Token, op: Op) {
+/// Submits an operation that must be accepted.
+pub(crate) fn submit(backend: &mut BoxedBackend, token: Token, op: Op) {
     try_submit(backend, token, op)
         .unwrap_or_else(|error| panic!("submit {:?} as {token:?}: {error}", op.kind()));
 }
 
-/// Starts an operation that may be refused.
-pub(crate) fn try_submit<T: Backend>(backend: &mut T, token: Token, op: Op) -> io::Result<()> {
-    // SAFETY: cases make sources and memory before the backend, so that these are
-    // there until it is dropped, and touch the memory of no operation in flight.
+/// Submits an operation that may be refused.
+pub(crate) fn try_submit(backend: &mut BoxedBackend, token: Token, op: Op) -> io::Result<()> {
+    // SAFETY: cases create sources and memory before the backend, so that these outlive it, and do
+    // not access the memory of an operation in flight.
     unsafe { backend.submit(token, op) }
 }
 
-/// Waits until the operation reports, and gives all that it reported in that wait.
-pub(crate) fn await_reports<T: Backend>(backend: &mut T, token: Token) -> Vec<Done> {
+/// Waits until the operation reports, and returns all reports of that wait.
+pub(crate) fn await_reports(backend: &mut BoxedBackend, token: Token) -> Vec<Done> {
     let started = Instant::now();
     while started.elapsed() < SOON {
         let events = wait_for(backend, SOON.saturating_sub(started.elapsed()));
@@ -44,20 +47,20 @@ pub(crate) fn await_reports<T: Backend>(backend: &mut T, token: Token) -> Vec<Do
             return reports;
         }
     }
-    panic!("the operation {token:?} never reports");
+    panic!("the operation {token:?} reports nothing");
 }
 
-/// Waits until the operation is over, which reports a single time, and gives its result.
-pub(crate) fn await_end<T: Backend>(backend: &mut T, token: Token) -> Result<usize, i32> {
+/// Waits until the operation completes with a single report, and returns its result.
+pub(crate) fn await_end(backend: &mut BoxedBackend, token: Token) -> Result<usize, i32> {
     let reports = await_reports(backend, token);
     match reports[..] {
         [Done { result, more: false, .. }] => result,
-        _ => panic!("one `Done` and the end of {token:?} are expected, not {reports:?}"),
+        _ => panic!("expected one final `Done` of {token:?}, not {reports:?}"),
     }
 }
 
-/// Waits until the operation is over, and gives the first of its results.
-pub(crate) fn await_last<T: Backend>(backend: &mut T, token: Token) -> Result<usize, i32> {
+/// Waits until the operation completes, and returns the first of its results.
+pub(crate) fn await_last(backend: &mut BoxedBackend, token: Token) -> Result<usize, i32> {
     let mut reports = await_reports(backend, token);
     let first = reports[0].result;
     while reports.last().is_some_and(|done| done.more) {
@@ -66,18 +69,18 @@ pub(crate) fn await_last<T: Backend>(backend: &mut T, token: Token) -> Result<us
     first
 }
 
-/// What `events` say about the operation.
+/// The reports of the operation in `events`.
 pub(crate) fn dones(events: &[Event], token: Token) -> Vec<Done> {
     let about = |event: &Event| match *event {
-        Event::Done { token: of, result, more, lent } if of == token => {
-            Some(Done { result, more, lent })
+        Event::Done { token: of, result, more, lease } if of == token => {
+            Some(Done { result, more, lease })
         }
         _ => None,
     };
     events.iter().filter_map(about).collect()
 }
 
-/// True if an operation ended because it was cancelled.
+/// True if an operation completed because it was cancelled.
 pub(crate) fn is_cancelled(result: Result<usize, i32>) -> bool {
     #[cfg(unix)]
     const CANCELLED: i32 = libc::ECANCELED;
@@ -86,15 +89,15 @@ pub(crate) fn is_cancelled(result: Result<usize, i32>) -> bool {
     result == Err(CANCELLED)
 }
 
-/// The error that an operation failed with.
+/// The error of a failed operation.
 pub(crate) fn error_of(result: Result<usize, i32>) -> io::Error {
     match result {
-        Ok(count) => panic!("an operation that cannot succeed gives {count}"),
+        Ok(count) => panic!("an operation that must fail returns {count}"),
         Err(code) => io::Error::from_raw_os_error(code),
     }
 }
 
-/// An operation that has nothing to do until its peer sends.
+/// An operation that stays in flight until its peer sends.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) op: Op,
@@ -109,8 +112,8 @@ impl Pending {
     /// The kinds that wait, the most interesting first.
     const KINDS: [OpKind; 3] = [OpKind::Recv, OpKind::Read, OpKind::Poll];
 
-    /// One of a kind that the backend performs.
-    pub(crate) fn new(backend: &impl Backend) -> Result<Pending, Skip> {
+    /// Creates one of a kind that the backend performs.
+    pub(crate) fn new(backend: &BoxedBackend) -> Result<Pending, Skip> {
         let performed = Pending::KINDS.into_iter().find(|kind| backend.supports(*kind));
         performed.map(Pending::of).ok_or_else(|| Skip::because("performs no operations"))
     }
@@ -123,12 +126,12 @@ impl Pending {
         let op = match kind {
             OpKind::Recv => Op::Recv { source, buf: RawBuf::filling(&mut memory) },
             OpKind::Read => Op::Read { source, bufs: RawBufs::filling(&mut list), offset: None },
-            _ => Op::Poll { source, interest: Ready::READ },
+            _ => Op::Poll { source, interest: Interest::READ },
         };
         Pending { op, memory, near, far, _list: list }
     }
 
-    /// The source that the operation is about.
+    /// The source of the operation.
     pub(crate) fn source(&self) -> &TcpStream {
         &self.near
     }
@@ -138,7 +141,7 @@ impl Pending {
         send(&self.far, b"hello");
     }
 
-    /// Asserts that the operation has seen what was sent. Reads what it left.
+    /// Asserts that the operation has seen the sent bytes. Reads any that it left.
     pub(crate) fn assert_seen(&self, result: Result<usize, i32>) {
         match self.op.kind() {
             OpKind::Poll => {
@@ -147,32 +150,32 @@ impl Pending {
             }
             _ => {
                 assert_eq!(result, Ok(5), "five bytes were sent");
-                assert_eq!(&self.memory[..5], b"hello", "something else than what was sent");
+                assert_eq!(&self.memory[..5], b"hello", "differs from the sent bytes");
             }
         }
     }
 
-    /// The peer closes. Gives what must outlive the operation.
+    /// The peer closes. Returns what must outlive the operation.
     pub(crate) fn close_peer(self) -> (Op, impl Sized) {
         drop(self.far);
         (self.op, (self.memory, self.near, self._list))
     }
 
-    /// The peer resets the connection. Gives what must outlive the operation.
+    /// The peer resets the connection. Returns what must outlive the operation.
     pub(crate) fn reset_peer(self) -> (Op, impl Sized) {
         reset(self.far);
         (self.op, (self.memory, self.near, self._list))
     }
 }
 
-/// Asserts that a poll for `READ` has seen it.
+/// Asserts that a poll for `READ` has reported it.
 pub(crate) fn assert_poll(result: Result<usize, i32>) {
     let bits = result.expect("a poll that succeeds");
-    let ready = Ready::from_bits_truncate(bits as u8);
-    assert!(ready.contains(Ready::READ), "a poll for READ ends with {ready:?}");
+    let ready = Readiness::from_bits_truncate(bits as u8);
+    assert!(ready.contains(Readiness::READ), "a poll for READ ends with {ready:?}");
 }
 
-/// The whole of `memory` as an entry of a list that is kept beside it.
+/// All of `memory` as an entry of a list that is kept with it.
 pub(crate) fn lent_slice(memory: &mut [u8]) -> IoSliceMut<'static> {
     let (start, len) = (memory.as_mut_ptr(), memory.len());
     // SAFETY: the callers keep the memory, which is on the heap, as long as the list.

@@ -1,19 +1,18 @@
-//! Pipes of a loop, their names, and what goes over them.
+//! Pipes of a loop, their names and their traffic.
 
 use std::path::{Path, PathBuf};
 
-use poll_core::Backend;
-use uv_core::{AnyHandle, Handle, Loop, Pipe, Stream};
+use uv_core::{AnyHandle, Handle, Pipe, Stream};
 
 #[cfg(unix)]
 use super::files::Directory;
 use super::loops::new_loop;
 use super::streams;
 use super::trace::Log;
-use crate::{Lab, Skip};
+use crate::{Lab, Loop, Skip};
 
-/// A loop whose backend has pipes.
-pub(crate) fn piping_loop<T: Backend>(lab: &Lab<T>) -> Result<Loop<T>, Skip> {
+/// A loop whose backend supports pipes.
+pub(crate) fn piping_loop(lab: &Lab) -> Result<Loop, Skip> {
     let (mut lp, mut probe) = (new_loop(lab)?, new_loop(lab)?);
     match Pipe::pair(&mut probe) {
         Ok((one, other)) => {
@@ -29,14 +28,14 @@ pub(crate) fn piping_loop<T: Backend>(lab: &Lab<T>) -> Result<Loop<T>, Skip> {
     }
 }
 
-/// More than any kernel keeps for one pipe.
-pub(crate) const A_LOT: usize = 4 << 20;
+/// More than any kernel buffers for one pipe.
+pub(crate) const OVER_PIPE_BUFFERS: usize = 4 << 20;
 
-/// A name that nobody else has, for one pipe.
+/// A unique name for one pipe.
 #[derive(Debug)]
 pub(crate) struct Name {
     path: PathBuf,
-    /// Where its file is, removed with this.
+    /// The directory of its file, removed on drop.
     #[cfg(unix)]
     _directory: Directory,
 }
@@ -64,20 +63,34 @@ impl AsRef<Path> for Name {
     }
 }
 
-/// A handle that is bound.
-pub(crate) fn bound_to<T: Backend>(lp: &mut Loop<T>, name: &Name) -> Pipe {
+/// A bound handle.
+pub(crate) fn bound_to(lp: &mut Loop, name: &Name) -> Pipe {
     let server = Pipe::new(lp);
-    server.bind(lp, name).expect("a name to bind to");
+    server.bind(lp, name).expect("a free name");
     server
 }
 
-/// Asks who listens at `name` for one echo of `message`.
-pub(crate) fn one_echo<T: Backend>(lp: &mut Loop<T>, name: &Path, message: &'static str) {
-    streams::one_echo::<_, Pipe>(lp, message, |lp, asks| Pipe::new(lp).connect(lp, name, asks));
+/// Connects to the listener at `name` for one echo of `message`.
+pub(crate) fn one_echo(lp: &mut Loop, name: &Path, message: &'static str) {
+    streams::one_echo::<Pipe>(lp, message, |lp, asks| Pipe::new(lp).connect(lp, name, asks));
 }
 
-/// Reads until the end, and notes all that came once it is there; then closes the pipe.
-pub(crate) fn read_all<T: Backend>(lp: &mut Loop<T>, pipe: Pipe, all: &Log<Vec<u8>>) {
+/// True if both ends of a pipe can be read and written, as on FreeBSD.
+pub(crate) fn pipes_are_bidirectional() -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsRawFd;
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        // SAFETY: `F_GETFL` takes no pointer, and `reader` is open.
+        let flags = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_GETFL) };
+        flags & libc::O_ACCMODE == libc::O_RDWR
+    }
+    #[cfg(not(unix))]
+    false
+}
+
+/// Reads to the end of file, logs all bytes, then closes the pipe.
+pub(crate) fn read_all(lp: &mut Loop, pipe: Pipe, all: &Log<Vec<u8>>) {
     let (all, mut got) = (all.clone(), Vec::new());
     let reading = pipe.read_start(lp, move |lp, pipe, bytes| match bytes.expect("no error") {
         [] => {
@@ -89,9 +102,9 @@ pub(crate) fn read_all<T: Backend>(lp: &mut Loop<T>, pipe: Pipe, all: &Log<Vec<u
     reading.expect("a connection is read");
 }
 
-/// What a process does that gets a TCP connection over a pipe: says something there, and sends
-/// back a pipe of its own.
-pub(crate) fn answer_with_a_handle<T: Backend>(lp: &mut Loop<T>, pipe: Pipe) {
+/// The part of a process that receives a TCP connection over a pipe: it writes to the connection
+/// and sends back a pipe of its own.
+pub(crate) fn answer_with_a_handle(lp: &mut Loop, pipe: Pipe) {
     let reading = pipe.read_start(lp, |lp, pipe, bytes| match bytes.unwrap() {
         [] => pipe.close(lp).unwrap(),
         bytes => {
@@ -100,7 +113,7 @@ pub(crate) fn answer_with_a_handle<T: Backend>(lp: &mut Loop<T>, pipe: Pipe) {
             tcp.write(lp, "from the other", |lp, tcp, _, _| tcp.close(lp).unwrap()).unwrap();
             let (one, other) = Pipe::pair(lp).unwrap();
             other.write(lp, "made there", |lp, it, _, _| it.close(lp).unwrap()).unwrap();
-            let back = move |lp: &mut Loop<T>, _, result: std::io::Result<()>, _| {
+            let back = move |lp: &mut Loop, _, result: std::io::Result<()>, _| {
                 result.unwrap();
                 one.close(lp).unwrap();
             };

@@ -1,4 +1,4 @@
-//! Pseudo-terminals: the screen and the keyboard at one end, the terminal at the other.
+//! Pseudo-terminals: a master end with screen and keyboard, and a slave end.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,29 +12,30 @@ use crate::Skip;
 /// A pseudo-terminal.
 #[derive(Debug)]
 pub(crate) struct Pty {
-    /// The end with a screen and a keyboard. It does not block.
+    /// The end with screen and keyboard, non-blocking.
     pub(crate) master: File,
-    /// The end for programs. It blocks.
+    /// The end for programs, blocking.
     pub(crate) slave: File,
 }
 
-/// What can be compared of a terminal's mode.
+/// The comparable part of a terminal's mode.
 pub(crate) type Mode = [libc::tcflag_t; 4];
 
 impl Pty {
-    /// A pseudo-terminal with a window of 80 by 24, that echoes lines.
+    /// Creates a pseudo-terminal with a window of 80 by 24 that echoes lines.
     pub(crate) fn new() -> Result<Pty, Skip> {
         let (mut master, mut slave) = (-1, -1);
         let mut size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         let (name, mode) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: writes two numbers and reads the size; a null pointer is for nothing.
+        // SAFETY: both descriptors and the size outlive the call; the null pointers select
+        // defaults.
         let made = unsafe { libc::openpty(&mut master, &mut slave, name, mode, &raw mut size) };
         if made != 0 {
             let error = io::Error::last_os_error();
             return Err(Skip::because(format!("this system has no pseudo-terminals: {error}")));
         }
         let own = |fd| {
-            // SAFETY: it was just made, and is nobody else's.
+            // SAFETY: `openpty` has just created it, and it has no other owner.
             File::from(unsafe { OwnedFd::from_raw_fd(fd) })
         };
         let (master, slave) = (own(master), own(slave));
@@ -42,28 +43,28 @@ impl Pty {
         Ok(Pty { master, slave })
     }
 
-    /// Types on the keyboard.
+    /// Writes input from the keyboard.
     #[track_caller]
     pub(crate) fn keys(&self, keys: &[u8]) {
         (&self.master).write_all(keys).expect("a keyboard that takes a few keys");
     }
 
-    /// Waits until this, and nothing else, is on the screen since the last look.
+    /// Waits until the screen shows exactly this since the last call.
     #[track_caller]
     pub(crate) fn shows(&self, expected: &[u8]) {
         let (started, mut shown) = (Instant::now(), Vec::new());
         while shown.len() < expected.len() && started.elapsed() < SOON {
-            shown.extend(self.look());
+            shown.extend(self.take_output());
         }
-        // What is too much needs its time, too.
+        // Surplus output needs time to arrive, too.
         std::thread::sleep(Duration::from_millis(2));
-        shown.extend(self.look());
+        shown.extend(self.take_output());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(text(&shown), text(expected), "the screen");
     }
 
-    /// What has come to the screen since the last look.
-    pub(crate) fn look(&self) -> Vec<u8> {
+    /// The output to the screen since the last call.
+    pub(crate) fn take_output(&self) -> Vec<u8> {
         let mut shown = vec![0; 1 << 16];
         match (&self.master).read(&mut shown) {
             Ok(count) => shown.truncate(count),
@@ -73,11 +74,11 @@ impl Pty {
         shown
     }
 
-    /// The mode that the terminal is in.
+    /// The current mode of the terminal.
     pub(crate) fn mode(&self) -> Mode {
-        // SAFETY: all zeros are a valid `termios`.
+        // SAFETY: `termios` is plain data, for which all zeros are valid.
         let mut mode: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: writes one `termios`.
+        // SAFETY: `mode` outlives the call, which writes one `termios`.
         let got = unsafe { libc::tcgetattr(self.slave.as_raw_fd(), &mut mode) };
         assert_eq!(got, 0, "tcgetattr: {}", io::Error::last_os_error());
         [mode.c_iflag, mode.c_oflag, mode.c_cflag, mode.c_lflag]
@@ -86,22 +87,22 @@ impl Pty {
     /// Changes the size of the window.
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
         let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: reads one `winsize`.
+        // SAFETY: `size` outlives the call, which reads one `winsize`.
         let set = unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &size) };
         assert_eq!(set, 0, "TIOCSWINSZ: {}", io::Error::last_os_error());
     }
 }
 
-/// The flags of the file behind a descriptor.
+/// The status flags of the file behind a descriptor.
 pub(crate) fn flags(file: &impl AsRawFd) -> libc::c_int {
-    // SAFETY: no memory is passed.
+    // SAFETY: `F_GETFL` takes no pointer.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     assert!(flags >= 0, "F_GETFL: {}", io::Error::last_os_error());
     flags
 }
 
 fn set_flags(file: &impl AsRawFd, flags: libc::c_int) {
-    // SAFETY: no memory is passed.
+    // SAFETY: `F_SETFL` takes no pointer.
     let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) };
     assert_eq!(set, 0, "F_SETFL: {}", io::Error::last_os_error());
 }

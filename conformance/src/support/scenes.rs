@@ -1,14 +1,14 @@
-//! Loops with something of everything in them.
+//! Loops with work in every phase.
 
-use poll_core::Backend;
-use uv_core::{Async, Check, Handle, Idle, Loop, Poll, PollEvents, Prepare, Timer};
+use uv_core::{Async, Check, Handle, Idle, Poll, PollEvents, Prepare, Timer};
 
 use super::loops::{ZERO, timer_in};
 use super::trace::Trace;
+use crate::Loop;
 
-/// Starts a prepare and a check watcher that write their names and do not keep the
-/// loop alive: they show where an iteration begins and ends.
-pub(crate) fn mark_iterations<T: Backend>(lp: &mut Loop<T>, trace: &Trace) -> (Prepare, Check) {
+/// Starts a prepare and a check watcher that record their names and do not keep the loop alive:
+/// they mark the begin and the end of an iteration.
+pub(crate) fn mark_iterations(lp: &mut Loop, trace: &Trace) -> (Prepare, Check) {
     let (prepare, check) = (Prepare::new(lp), Check::new(lp));
     prepare.start(lp, trace.noting("prepare")).unwrap();
     check.start(lp, trace.noting("check")).unwrap();
@@ -17,25 +17,25 @@ pub(crate) fn mark_iterations<T: Backend>(lp: &mut Loop<T>, trace: &Trace) -> (P
     (prepare, check)
 }
 
-/// Something to do in every phase of one iteration.
-pub(crate) fn every_phase<T: Backend>(lp: &mut Loop<T>, trace: &Trace) {
-    // Started in the reverse of the order expected, as far as that is possible.
+/// Schedules a callback in every phase of one iteration.
+pub(crate) fn every_phase(lp: &mut Loop, trace: &Trace) {
+    // Started in the reverse of the expected order, as far as possible.
     let check = Check::new(lp);
     check.start(lp, trace.then("check", |lp, check: Check| check.close(lp).unwrap())).unwrap();
     let closing = trace.clone();
-    let closing = move |lp: &mut Loop<T>, _: Async| {
+    let closing = move |lp: &mut Loop, _: Async| {
         closing.note("closing");
         timer_in(lp, ZERO, closing.noting("timer again"));
     };
     let (pending, mut closing) = (trace.clone(), Some(closing));
-    let polled = trace.then("poll", move |lp: &mut Loop<T>, handle: Async| {
+    let polled = trace.then("poll", move |lp: &mut Loop, handle: Async| {
         lp.defer(pending.once("pending again"));
         handle.close_with(lp, closing.take().expect("sent to once")).unwrap();
     });
     let (_, sender) = Async::new(lp, polled);
     sender.send().unwrap();
     let prepare = Prepare::new(lp);
-    let stop = |lp: &mut Loop<T>, prepare: Prepare| prepare.close(lp).unwrap();
+    let stop = |lp: &mut Loop, prepare: Prepare| prepare.close(lp).unwrap();
     prepare.start(lp, trace.then("prepare", stop)).unwrap();
     let idle = Idle::new(lp);
     idle.start(lp, trace.then("idle", |lp, idle: Idle| idle.close(lp).unwrap())).unwrap();
@@ -43,14 +43,14 @@ pub(crate) fn every_phase<T: Backend>(lp: &mut Loop<T>, trace: &Trace) {
     timer_in(lp, ZERO, trace.noting("timer"));
 }
 
-/// Does everything that will call `called`, nine times in all.
-pub(crate) fn call_everything<T: Backend>(
-    lp: &mut Loop<T>,
+/// Starts one of each source of callbacks, which call `called` nine times in total.
+pub(crate) fn call_everything(
+    lp: &mut Loop,
     timer: Timer,
     readable: std::net::TcpStream,
     called: impl Fn() + Clone + 'static,
 ) {
-    fn one_call<T: Backend, H: Handle>(called: impl Fn()) -> impl FnMut(&mut Loop<T>, H) {
+    fn one_call<H: Handle>(called: impl Fn()) -> impl FnMut(&mut Loop, H) {
         move |lp, handle| {
             called();
             handle.close(lp).unwrap();

@@ -1,4 +1,4 @@
-//! Signals sent to one thread: to interrupt its system call, or to run code in a handler.
+//! Signals to one thread: to interrupt its system call, or to run code in a handler.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -6,14 +6,14 @@ use std::{io, ptr};
 
 /// Interrupts a system call and does nothing else.
 const INTERRUPT: libc::c_int = libc::SIGUSR1;
-/// Runs what [`Handler::new`] was given.
+/// Runs the function given to [`Handler::new`].
 const CALL: libc::c_int = libc::SIGUSR2;
 
-/// A thread that signals can be sent to. It must be running.
+/// A running thread that signals can be sent to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thread(libc::pthread_t);
 
-// SAFETY: `pthread_kill` may be called from any thread.
+// SAFETY: `pthread_t` is only passed to `pthread_kill`, which any thread may call.
 unsafe impl Send for Thread {}
 // SAFETY: as above.
 unsafe impl Sync for Thread {}
@@ -26,9 +26,9 @@ impl Thread {
         Thread::as_it_is()
     }
 
-    /// The calling thread, for signals that the case itself sees to.
+    /// The calling thread, for signals that the case handles itself.
     pub(crate) fn as_it_is() -> Thread {
-        // SAFETY: it has no preconditions.
+        // SAFETY: `pthread_self` has no preconditions.
         Thread(unsafe { libc::pthread_self() })
     }
 
@@ -43,7 +43,7 @@ impl Thread {
     }
 
     pub(crate) fn send(self, signal: libc::c_int) {
-        // SAFETY: cases send signals only to threads that they have not joined yet.
+        // SAFETY: cases send signals only to threads that are not joined yet.
         let error = unsafe { libc::pthread_kill(self.0, signal) };
         assert_eq!(error, 0, "pthread_kill: {}", io::Error::from_raw_os_error(error));
     }
@@ -52,11 +52,13 @@ impl Thread {
 type Function = Box<dyn Fn() + Sync>;
 
 static FUNCTION: AtomicPtr<Function> = AtomicPtr::new(ptr::null_mut());
+/// All functions so far, so that a leak checker finds them.
+static KEPT: Mutex<Vec<&Function>> = Mutex::new(Vec::new());
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A function that runs in a signal handler, of whichever thread
-/// [`Thread::call_handler`] names. There is one at a time.
+/// A function that runs in a signal handler of the thread that [`Thread::call_handler`] names. One
+/// exists at a time.
 pub(crate) struct Handler {
     _only: MutexGuard<'static, ()>,
 }
@@ -66,15 +68,16 @@ impl Handler {
     pub(crate) fn new(function: impl Fn() + Sync + 'static) -> Handler {
         let _only = ONE_AT_A_TIME.lock().unwrap_or_else(|poison| poison.into_inner());
         CALLS.store(0, Ordering::SeqCst);
-        // Never freed, as a handler may be running on another thread at any moment:
-        // a few bytes, in a test.
-        let function: Function = Box::new(function);
-        FUNCTION.store(Box::leak(Box::new(function)), Ordering::SeqCst);
+        // Leaked, since a handler may run on another thread at any time; it is a few bytes, in a
+        // test.
+        let function: &'static mut Function = Box::leak(Box::new(Box::new(function)));
+        FUNCTION.store(function, Ordering::SeqCst);
+        KEPT.lock().unwrap_or_else(|poison| poison.into_inner()).push(function);
         install(CALL, call_function);
         Handler { _only }
     }
 
-    /// How often the function has returned.
+    /// The number of calls of the function that have returned.
     pub(crate) fn calls(&self) -> usize {
         CALLS.load(Ordering::SeqCst)
     }
@@ -90,7 +93,7 @@ extern "C" fn do_nothing(_: libc::c_int) {}
 
 extern "C" fn call_function(_: libc::c_int) {
     let function = FUNCTION.load(Ordering::SeqCst);
-    // SAFETY: it is null or a function that is never freed.
+    // SAFETY: the pointer is null or from a function that is leaked and thus never freed.
     if let Some(function) = unsafe { function.as_ref() } {
         function();
         CALLS.fetch_add(1, Ordering::SeqCst);
@@ -99,7 +102,7 @@ extern "C" fn call_function(_: libc::c_int) {
 
 /// Installs a handler without `SA_RESTART`: interrupted calls return `EINTR`.
 fn install(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
-    // SAFETY: all zeros is a valid `sigaction`: no flags, an empty mask.
+    // SAFETY: `sigaction` is plain data; all zeros mean no flags and an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
     // SAFETY: `action` is valid, and its handler is async-signal-safe.

@@ -1,14 +1,14 @@
-//! Counts the system calls that a piece of code makes.
+//! Counting the system calls of a piece of code.
 //!
 //! ```text
 //! let calls = syscalls::count(|| backend.wait(Some(Duration::ZERO), &mut events))?.1;
 //! assert!(calls.total() <= 1, "{calls:?}");
 //! ```
 //!
-//! On Linux a tracer looks at every system call of the calling thread between two
-//! marks. It is a process (a thread cannot trace its siblings) that shares this
-//! one's table of descriptors, so that it keeps none of them open for longer. What a
-//! model of another kernel does between marks of its own is one call to that kernel.
+//! On Linux a tracer inspects every system call of the calling thread between two marks. It is a
+//! process (a thread cannot trace its siblings) that shares this one's descriptor table, so that it
+//! keeps no descriptor open. Everything that a modelled kernel does between marks of its own counts
+//! as one call to that kernel.
 
 use crate::Skip;
 
@@ -20,22 +20,22 @@ pub(crate) fn count<R>(_measured: impl FnOnce() -> R) -> Result<(R, Calls), Skip
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) use tracer::count;
 
-/// How often each system call was made.
+/// The number of calls of each system call.
 #[derive(Clone)]
 pub(crate) struct Calls {
     by_number: Box<[u32; NUMBERS]>,
 }
 
-/// System call numbers above this are counted as one.
+/// System call numbers above this are counted together.
 const NUMBERS: usize = 512;
 
 impl Calls {
-    /// All calls but those that manage memory or read the clock.
+    /// All calls except those that manage memory or read the clock.
     pub(crate) fn total(&self) -> u32 {
         self.counted().map(|(_, count)| count).sum()
     }
 
-    /// How many of them wait, how many read or receive, and how many write or send.
+    /// The numbers of waiting calls, of reads or receives, and of writes or sends.
     pub(crate) fn by_kind(&self) -> [u32; 3] {
         [WAITS, READS, WRITES].map(|kind| {
             let of_kind = self.counted().filter(|(number, _)| kind.contains(&&*name(*number)));
@@ -74,7 +74,7 @@ const UNCOUNTED: [libc_long; 8] = [
     libc::SYS_restart_syscall,
 ];
 
-/// Calls that wait, whatever the backend.
+/// Calls that wait, on any backend.
 const WAITS: &[&str] = &[
     "poll",
     "ppoll",
@@ -87,10 +87,10 @@ const WAITS: &[&str] = &[
     "to a modelled kernel",
 ];
 
-/// Calls that read, or receive.
+/// Calls that read or receive.
 const READS: &[&str] = &["read", "readv", "recvfrom", "recvmsg"];
 
-/// Calls that write, or send.
+/// Calls that write or send.
 const WRITES: &[&str] = &["write", "writev", "sendto", "sendmsg"];
 
 #[cfg(not(target_os = "linux"))]
@@ -141,10 +141,10 @@ mod tracer {
 
     use super::*;
 
-    /// A `getpriority` of these "users" starts and ends the counting. They do not exist.
+    /// A `getpriority` of these non-existent user ids marks the start and the end of counting.
     const START: u64 = 0x7a11_0001;
     const STOP: u64 = 0x7a11_0002;
-    /// All from here on, and this itself, is one call to a kernel that is modelled.
+    /// Calls between these marks, including the marks, count as one call to a modelled kernel.
     const ENTER: u64 = 0x7a11_0003;
     const LEAVE: u64 = 0x7a11_0004;
 
@@ -156,13 +156,13 @@ mod tracer {
     pub(crate) fn count<R>(measured: impl FnOnce() -> R) -> Result<(R, Calls), Skip> {
         let (mut from_tracer, to_us) = io::pipe().expect("a pipe from the tracer");
         let (wait, go) = io::pipe().expect("a pipe to the tracer");
-        // SAFETY: it has no preconditions.
+        // SAFETY: `gettid` has no preconditions.
         let thread = unsafe { libc::gettid() };
         let tracer = start(thread, &wait, &to_us);
-        // Where Yama restricts tracing, a process may choose its tracer.
-        // SAFETY: it takes no pointer, and failing is harmless.
+        // Where Yama restricts tracing, a process may name its tracer.
+        // SAFETY: the call takes no pointer, and a failure is harmless.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, tracer as libc::c_ulong, 0, 0, 0) };
-        io::Write::write_all(&mut { &go }, b"g").expect("the tracer is told to start");
+        io::Write::write_all(&mut { &go }, b"g").expect("the tracer starts");
 
         let mut attached = [0; 4];
         from_tracer.read_exact(&mut attached).expect("the tracer's answer");
@@ -187,15 +187,15 @@ mod tracer {
     }
 
     fn mark(mark: u64) {
-        // SAFETY: it takes no pointer; asking about nobody fails, which is fine.
+        // SAFETY: the call takes no pointer; it fails for these user ids, which is intended.
         unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_USER, mark) };
     }
 
-    /// Starts the tracer of `thread`, with a copy of this memory and the same descriptors.
+    /// Starts the tracer of `thread`, with a copy of this memory and a shared descriptor table.
     fn start(thread: libc::pid_t, wait: &PipeReader, to_us: &PipeWriter) -> libc::pid_t {
         let flags = libc::CLONE_FILES | libc::SIGCHLD;
-        // SAFETY: without CLONE_VM this is a fork: the child has its own copy of
-        // the stack. It makes nothing but system calls until it exits.
+        // SAFETY: without `CLONE_VM` this is a fork: the child has its own copy of the stack, and
+        // it makes only system calls until it exits.
         match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
             -1 => panic!("clone: {}", io::Error::last_os_error()),
             0 => trace(thread, wait.as_raw_fd(), to_us.as_raw_fd()),
@@ -204,36 +204,36 @@ mod tracer {
     }
 
     fn reap(tracer: libc::pid_t) {
-        // SAFETY: the tracer is our child and not reaped yet; its status is not wanted.
+        // SAFETY: the tracer is our child and not reaped yet; a null status pointer is allowed.
         unsafe { libc::waitpid(tracer, ptr::null_mut(), libc::__WALL) };
     }
 
-    /// The tracer: says whether it could attach, then what it counted.
+    /// The tracer: reports whether it could attach, then its counts.
     fn trace(thread: libc::pid_t, wait: libc::c_int, to_us: libc::c_int) -> ! {
         let mut byte = 0u8;
-        // SAFETY: `byte` takes one byte.
+        // SAFETY: `byte` outlives the call, which writes at most one byte.
         unsafe { libc::read(wait, (&raw mut byte).cast(), 1) };
         let error = attach(thread);
-        tell(to_us, &error.to_ne_bytes());
+        write_all(to_us, &error.to_ne_bytes());
         if error == 0 {
             let counts = count_until_stop(thread);
-            // SAFETY: any memory is readable as bytes, and the length is its own.
+            // SAFETY: the array is plain integers, readable as bytes, and the length is its own.
             let bytes = unsafe {
                 std::slice::from_raw_parts(counts.as_ptr().cast(), mem::size_of_val(&counts))
             };
-            tell(to_us, bytes);
+            write_all(to_us, bytes);
         }
-        // SAFETY: it has no preconditions.
+        // SAFETY: `_exit` has no preconditions.
         unsafe { libc::_exit(0) }
     }
 
-    fn tell(to_us: libc::c_int, bytes: &[u8]) {
-        // A pipe takes this much in one piece.
+    fn write_all(to_us: libc::c_int, bytes: &[u8]) {
+        // A pipe accepts this size atomically.
         // SAFETY: pointer and length are those of `bytes`.
         unsafe { libc::write(to_us, bytes.as_ptr().cast(), bytes.len()) };
     }
 
-    /// Attaches and leaves the thread running up to its next system call.
+    /// Attaches and lets the thread run to its next system call.
     fn attach(thread: libc::pid_t) -> i32 {
         let seize =
             ptrace(libc::PTRACE_SEIZE as usize, thread, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
@@ -243,7 +243,7 @@ mod tracer {
         if stopped(thread).is_none() {
             return libc::ESRCH;
         }
-        // Kernels before 5.3 cannot tell what a stop is about.
+        // Kernels before 5.3 have no PTRACE_GET_SYSCALL_INFO.
         let mut info = SyscallInfo::default();
         if syscall_info(thread, &mut info) < 0 {
             let error = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
@@ -286,19 +286,19 @@ mod tracer {
         counts
     }
 
-    /// Waits for the thread's next stop, and gives its signal; `None` once it is gone.
+    /// Waits for the thread's next stop and returns its signal; `None` once the thread has exited.
     fn stopped(thread: libc::pid_t) -> Option<libc::c_int> {
         let mut status = 0;
-        // SAFETY: `status` takes the answer.
+        // SAFETY: `status` outlives the call.
         let waited = unsafe { libc::waitpid(thread, &mut status, libc::__WALL) };
         (waited == thread && libc::WIFSTOPPED(status)).then(|| libc::WSTOPSIG(status))
     }
 
-    /// C libraries disagree on the type of requests, and not all know this one.
+    /// C libraries disagree on the type of requests, and not all define this one.
     const PTRACE_GET_SYSCALL_INFO: usize = 0x420e;
     const PTRACE_SYSCALL_INFO_ENTRY: u8 = 1;
 
-    /// The kernel's `struct ptrace_syscall_info`, as far as an entry fills it.
+    /// The kernel's `struct ptrace_syscall_info`, up to the fields of an entry.
     #[repr(C)]
     #[derive(Default)]
     struct SyscallInfo {
@@ -309,7 +309,7 @@ mod tracer {
         stack_pointer: u64,
         number: u64,
         args: [u64; 6],
-        /// Later kernels may fill more.
+        /// Newer kernels may fill more.
         rest: [u64; 4],
     }
 
@@ -319,8 +319,9 @@ mod tracer {
     }
 
     fn ptrace(request: usize, thread: libc::pid_t, addr: usize, data: usize) -> libc::c_long {
-        // The raw call: the C library's wrapper is variadic and guesses at types.
-        // SAFETY: a stopped thread of our parent, and memory that outlives the call.
+        // The raw system call: the C library's wrapper is variadic.
+        // SAFETY: the thread is a stopped tracee, and `data` points to memory that outlives the
+        // call.
         unsafe { libc::syscall(libc::SYS_ptrace, request, thread as usize, addr, data) }
     }
 
@@ -329,10 +330,10 @@ mod tracer {
         use super::*;
 
         #[test]
-        fn calls_are_counted_and_memory_is_not() {
+        fn memory_management_is_not_counted() {
             let ((), calls) = match count(|| {
                 for _ in 0..3 {
-                    // SAFETY: it has no preconditions.
+                    // SAFETY: the call has no preconditions.
                     unsafe { libc::syscall(libc::SYS_getppid) };
                 }
                 drop(std::hint::black_box(vec![0u8; 64 << 20]));
@@ -345,7 +346,7 @@ mod tracer {
         }
 
         #[test]
-        fn calls_are_told_apart() {
+        fn calls_are_counted_by_kind() {
             let (mut reader, mut writer) = io::pipe().expect("a pipe");
             let talk = || {
                 let mut memory = [0; 4];
@@ -353,7 +354,7 @@ mod tracer {
                     io::Write::write_all(&mut writer, piece).expect("a pipe that takes it");
                 }
                 reader.read(&mut memory).and_then(|_| reader.read(&mut memory)).expect("a piece");
-                // SAFETY: no descriptor is looked at.
+                // SAFETY: zero descriptors are passed, so the null pointer is not read.
                 unsafe { libc::poll(ptr::null_mut(), 0, 0) };
             };
             match count(talk) {
@@ -363,10 +364,10 @@ mod tracer {
         }
 
         #[test]
-        fn what_a_modelled_kernel_does_is_one_call() {
+        fn a_modelled_kernel_call_counts_once() {
             let call_modelled = || {
                 mark(ENTER);
-                // SAFETY: it has no preconditions.
+                // SAFETY: the call has no preconditions.
                 unsafe { libc::syscall(libc::SYS_getppid) };
                 mark(LEAVE);
             };

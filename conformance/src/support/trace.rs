@@ -1,35 +1,35 @@
-//! What the callbacks of a loop do, in order.
+//! Records of callbacks, in order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop};
+use crate::Loop;
+use uv_core::Handle;
 
-/// A list of names that callbacks write and the case reads.
+/// A list of names that callbacks record and the case checks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace(Rc<RefCell<Vec<&'static str>>>);
 
 impl Trace {
-    /// Writes a name.
+    /// Records a name.
     pub(crate) fn note(&self, what: &'static str) {
         self.0.borrow_mut().push(what);
     }
 
-    /// A callback of a handle that writes `what` and does nothing else.
-    pub(crate) fn noting<T: Backend, H: Handle>(
+    /// A handle callback that records `what`.
+    pub(crate) fn noting<H: Handle>(
         &self,
         what: &'static str,
-    ) -> impl FnMut(&mut Loop<T>, H) + 'static {
+    ) -> impl FnMut(&mut Loop, H) + 'static {
         self.then(what, |_, _| {})
     }
 
-    /// A callback of a handle that writes `what` and goes on with `then`.
-    pub(crate) fn then<T: Backend, H: Handle>(
+    /// A handle callback that records `what` and then calls `then`.
+    pub(crate) fn then<H: Handle>(
         &self,
         what: &'static str,
-        mut then: impl FnMut(&mut Loop<T>, H) + 'static,
-    ) -> impl FnMut(&mut Loop<T>, H) + 'static {
+        mut then: impl FnMut(&mut Loop, H) + 'static,
+    ) -> impl FnMut(&mut Loop, H) + 'static {
         let trace = self.clone();
         move |lp, handle| {
             trace.note(what);
@@ -37,51 +37,48 @@ impl Trace {
         }
     }
 
-    /// A deferred callback that writes `what` and does nothing else.
-    pub(crate) fn once<T: Backend>(
-        &self,
-        what: &'static str,
-    ) -> impl FnOnce(&mut Loop<T>) + 'static {
+    /// A deferred callback that records `what`.
+    pub(crate) fn once(&self, what: &'static str) -> impl FnOnce(&mut Loop) + 'static {
         let trace = self.clone();
         move |_| trace.note(what)
     }
 
-    /// Asserts that exactly this was written since the last look, in this order.
+    /// Asserts that exactly these names were recorded since the last check, in this order.
     #[track_caller]
     pub(crate) fn expect(&self, expected: &[&str], why: &str) {
         let seen = self.0.take();
         assert!(seen == expected, "{why}: expected {expected:?}, but saw {seen:?}");
     }
 
-    /// What was written since the last look.
+    /// The names recorded since the last call.
     pub(crate) fn take(&self) -> Vec<&'static str> {
         self.0.take()
     }
 }
 
-/// A number that callbacks change and the case reads.
+/// A counter that callbacks increment and the case reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count(Rc<Cell<u64>>);
 
 impl Count {
-    /// Counts one more, and gives how many there are now.
+    /// Increments the counter and returns the new value.
     pub(crate) fn add(&self) -> u64 {
         self.0.set(self.0.get() + 1);
         self.0.get()
     }
 
-    /// Counts one more.
+    /// Increments the counter.
     pub(crate) fn count(&self) {
         self.add();
     }
 
-    /// How many there are.
+    /// The current value.
     pub(crate) fn get(&self) -> u64 {
         self.0.get()
     }
 }
 
-/// A list of values that callbacks write and the case reads.
+/// A list of values that callbacks record and the case checks.
 #[derive(Debug)]
 pub(crate) struct Log<R>(Rc<RefCell<Vec<R>>>);
 
@@ -98,23 +95,31 @@ impl<R> Default for Log<R> {
 }
 
 impl<R> Log<R> {
-    /// Writes a value.
+    /// Records a value.
     pub(crate) fn push(&self, value: R) {
         self.0.borrow_mut().push(value);
     }
 
-    /// Writes several values.
+    /// Records several values.
     pub(crate) fn extend(&self, values: impl IntoIterator<Item = R>) {
         self.0.borrow_mut().extend(values);
     }
 
-    /// How many were written since the last look.
+    /// The number of values recorded since the last [`Log::take`].
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// What was written since the last look.
+    /// The values recorded since the last call.
     pub(crate) fn take(&self) -> Vec<R> {
         self.0.take()
+    }
+
+    /// The value at `index`.
+    pub(crate) fn at(&self, index: usize) -> R
+    where
+        R: Copy,
+    {
+        self.0.borrow()[index]
     }
 }

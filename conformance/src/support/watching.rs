@@ -1,124 +1,123 @@
-//! Handles that watch, and what they are told.
+//! File system watchers and their events.
 
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use poll_core::Backend;
-use uv_core::{FsEvent, FsEventFlags, FsNews, Loop};
+use uv_core::{FsEvent, FsEventFlags, FsEventKind};
 
 use super::files::Directory;
 use super::streams::{run_a_moment, run_until};
-use crate::Skip;
+use crate::{Loop, Skip};
 
-/// What a handle was told, without its lifetime.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+/// An owned copy of an event of a watcher.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum WatchEvent {
     Renamed(PathBuf),
     Changed(PathBuf),
     Lost,
     Failed(io::ErrorKind),
 }
 
-/// An entry has come, gone or been renamed.
-pub(crate) fn renamed(path: impl AsRef<Path>) -> Told {
-    Told::Renamed(path.as_ref().to_owned())
+/// An entry was created, removed or renamed.
+pub(crate) fn renamed(path: impl AsRef<Path>) -> WatchEvent {
+    WatchEvent::Renamed(path.as_ref().to_owned())
 }
 
-/// An entry has changed.
-pub(crate) fn changed(path: impl AsRef<Path>) -> Told {
-    Told::Changed(path.as_ref().to_owned())
+/// An entry was modified.
+pub(crate) fn changed(path: impl AsRef<Path>) -> WatchEvent {
+    WatchEvent::Changed(path.as_ref().to_owned())
 }
 
-/// A started handle, and all that it was told.
+/// A started handle and its events.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) handle: FsEvent,
-    told: Rc<RefCell<Vec<Told>>>,
+    events: Rc<RefCell<Vec<WatchEvent>>>,
 }
 
 impl Watch {
-    /// Watches a file, or a directory alone.
-    pub(crate) fn new<T: Backend>(lp: &mut Loop<T>, path: impl AsRef<Path>) -> Watch {
+    /// Watches a file, or a directory without its subdirectories.
+    pub(crate) fn new(lp: &mut Loop, path: impl AsRef<Path>) -> Watch {
         Watch::with(lp, path, FsEventFlags::empty())
     }
 
-    /// Watches a directory and all that is below it.
-    pub(crate) fn tree<T: Backend>(lp: &mut Loop<T>, path: impl AsRef<Path>) -> Watch {
+    /// Watches a directory recursively.
+    pub(crate) fn tree(lp: &mut Loop, path: impl AsRef<Path>) -> Watch {
         Watch::with(lp, path, FsEventFlags::RECURSIVE)
     }
 
-    fn with<T: Backend>(lp: &mut Loop<T>, path: impl AsRef<Path>, flags: FsEventFlags) -> Watch {
-        let watch = Watch { handle: FsEvent::new(lp), told: Rc::default() };
+    fn with(lp: &mut Loop, path: impl AsRef<Path>, flags: FsEventFlags) -> Watch {
+        let watch = Watch { handle: FsEvent::new(lp), events: Rc::default() };
         watch.start(lp, path.as_ref(), flags).expect("a handle that watches");
         watch
     }
 
-    /// Starts the handle: again, if it was stopped.
-    pub(crate) fn start<T: Backend>(
-        &self,
-        lp: &mut Loop<T>,
-        path: &Path,
-        flags: FsEventFlags,
-    ) -> io::Result<()> {
-        let told = Rc::clone(&self.told);
-        self.handle.start(lp, path, flags, move |_, _, news| {
-            told.borrow_mut().push(match news {
-                Ok(FsNews::Renamed(path)) => Told::Renamed(path.to_owned()),
-                Ok(FsNews::Changed(path)) => Told::Changed(path.to_owned()),
-                Ok(FsNews::Lost) => Told::Lost,
-                Err(error) => Told::Failed(error.kind()),
+    /// Starts the handle, also after a stop.
+    pub(crate) fn start(&self, lp: &mut Loop, path: &Path, flags: FsEventFlags) -> io::Result<()> {
+        let events = Rc::clone(&self.events);
+        self.handle.start(lp, path, flags, move |_, _, event| {
+            events.borrow_mut().push(match event {
+                Ok(FsEventKind::Rename(path)) => WatchEvent::Renamed(path.to_owned()),
+                Ok(FsEventKind::Change(path)) => WatchEvent::Changed(path.to_owned()),
+                Ok(FsEventKind::Overflow) => WatchEvent::Lost,
+                Err(error) => WatchEvent::Failed(error.kind()),
             });
         })
     }
 
-    /// All that it was told since [`Watch::forget`].
-    pub(crate) fn told(&self) -> Vec<Told> {
-        self.told.borrow().clone()
+    /// True if `event` was reported.
+    pub(crate) fn has(&self, event: &WatchEvent) -> bool {
+        self.events.borrow().contains(event)
     }
 
-    /// Starts afresh with what was told.
-    pub(crate) fn forget(&self) {
-        self.told.take();
+    /// All events since [`Watch::clear`].
+    pub(crate) fn events(&self) -> Vec<WatchEvent> {
+        self.events.borrow().clone()
     }
 
-    /// Runs the loop until the handle is told this, among other things.
+    /// Discards the recorded events.
+    pub(crate) fn clear(&self) {
+        self.events.take();
+    }
+
+    /// Runs the loop until this event was reported, among others.
     #[track_caller]
-    pub(crate) fn expect<T: Backend>(&self, lp: &mut Loop<T>, expected: Told) {
+    pub(crate) fn expect(&self, lp: &mut Loop, expected: WatchEvent) {
         let what = format!("{expected:?}");
-        run_until(lp, &what, |_| self.told().contains(&expected));
+        run_until(lp, &what, |_| self.events().contains(&expected));
     }
 
-    /// Runs the loop for a moment, in which the handle is told nothing.
+    /// Runs the loop for a short time, in which no event may be reported.
     #[track_caller]
-    pub(crate) fn expect_nothing<T: Backend>(&self, lp: &mut Loop<T>, why: &str) {
+    pub(crate) fn expect_nothing(&self, lp: &mut Loop, why: &str) {
         run_a_moment(lp);
-        let told = self.told();
-        assert!(told.is_empty(), "{why}, but it was told {told:?}");
+        let events = self.events();
+        assert!(events.is_empty(), "{why}, but {events:?} was reported");
     }
 
-    /// Runs the loop until nothing more comes, then forgets it all.
-    pub(crate) fn settle<T: Backend>(&self, lp: &mut Loop<T>) {
+    /// Runs the loop until no more events arrive, and discards them.
+    pub(crate) fn drain(&self, lp: &mut Loop) {
         loop {
             run_a_moment(lp);
-            if self.told().is_empty() {
+            if self.events().is_empty() {
                 return;
             }
-            self.forget();
+            self.clear();
         }
     }
 }
 
-/// For cases about which entry it was.
+/// Skips cases that need the names of changed entries.
 pub(crate) fn needs_names_of_entries() -> Result<(), Skip> {
     if cfg!(any(target_os = "linux", target_os = "android", target_os = "macos", windows)) {
         return Ok(());
     }
-    Err(Skip::because("kqueue does not say which entry of a directory has changed"))
+    Err(Skip::because("kqueue does not report which entry of a directory has changed"))
 }
 
-/// For cases about directories below.
+/// Skips cases that need recursive watching.
 pub(crate) fn needs_trees() -> Result<(), Skip> {
     if cfg!(any(target_os = "linux", target_os = "android", target_os = "macos", windows)) {
         return Ok(());
@@ -127,7 +126,7 @@ pub(crate) fn needs_trees() -> Result<(), Skip> {
 }
 
 impl Directory {
-    /// A new directory, and those that it is in.
+    /// Creates a directory and its parents.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(&path).expect("a directory");

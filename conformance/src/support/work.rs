@@ -1,11 +1,11 @@
-//! A small piece of real work for every kind of operation.
+//! A small example of every kind of operation.
 
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ptr::NonNull;
 
-use poll_core::{At, Op, OpKind, RawAddr, RawBuf, RawBufs, RawPath, RawSource, Ready};
+use poll_core::{At, Interest, Op, OpKind, RawAddr, RawBuf, RawBufs, RawPath, RawSource};
 use socket2::{Domain, Socket, Type};
 
 use super::files::{Directory, c_path};
@@ -15,15 +15,16 @@ use super::sources::{listener, send, tcp_pair};
 pub(crate) use platform::Message;
 use platform::{owned, owned_file, raw_file};
 
-/// An operation that succeeds, and a look at what it did.
+/// An operation that succeeds, and a check of its effect.
 pub(crate) struct Work {
     pub(crate) op: Op,
-    /// Takes the result. It owns all that the operation names: keep it until then.
+    /// Checks the result. It owns everything that the operation names, so it must be kept until
+    /// then.
     pub(crate) verify: Box<dyn FnOnce(Result<usize, i32>)>,
 }
 
 impl Work {
-    /// One of this kind; `None` of those that need a group of buffers.
+    /// One of this kind; `None` for kinds that need a group of buffers.
     pub(crate) fn of(kind: OpKind) -> Option<Work> {
         Some(match kind {
             OpKind::Accept => accept(|listener| Op::Accept { listener }),
@@ -46,7 +47,7 @@ impl Work {
             OpKind::Statx => stat(),
             OpKind::UnlinkAt => on_names(
                 |from, _| Op::UnlinkAt { at: from, flags: 0 },
-                |directory| assert!(!directory.path("old").exists(), "unlinked, yet there"),
+                |directory| assert!(!directory.path("old").exists(), "unlinked, but it exists"),
             ),
             OpKind::RenameAt => on_names(
                 |from, to| Op::RenameAt { from, to, flags: 0 },
@@ -56,15 +57,21 @@ impl Work {
             ),
             OpKind::MkdirAt => on_names(
                 |_, to| Op::MkdirAt { at: to, mode: 0o700 },
-                |directory| assert!(directory.path("new").is_dir(), "made, yet not there"),
+                |directory| {
+                    assert!(directory.path("new").is_dir(), "created, but it does not exist")
+                },
             ),
             OpKind::LinkAt => on_names(
                 |from, to| Op::LinkAt { from, to, flags: 0 },
-                |directory| assert!(directory.path("new").is_file(), "linked, yet not there"),
+                |directory| {
+                    assert!(directory.path("new").is_file(), "linked, but it does not exist")
+                },
             ),
             OpKind::SymlinkAt => on_names(
                 |from, to| Op::SymlinkAt { target: from.path, at: to },
-                |directory| assert!(directory.path("new").is_symlink(), "linked, yet not there"),
+                |directory| {
+                    assert!(directory.path("new").is_symlink(), "linked, but it does not exist")
+                },
             ),
             _ => return None,
         })
@@ -80,7 +87,7 @@ fn accept(op: impl FnOnce(RawSource) -> Op) -> Work {
     let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a client");
     Work::new(op(RawSource::of(&listener)), move |result| {
         let accepted = owned(result.expect("a connection accepted"));
-        let peer = accepted.peer_addr().expect("what was accepted to be connected");
+        let peer = accepted.peer_addr().expect("a connected socket");
         assert_eq!(peer, client.local_addr().expect("an address"), "another connection");
         drop(listener);
     })
@@ -98,7 +105,7 @@ fn connect() -> Work {
     })
 }
 
-/// A connect, and what it needs to be kept.
+/// A connect, and the objects that must outlive it.
 pub(crate) fn connect_to(address: SocketAddr) -> (Op, (Socket, Vec<u32>)) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_nonblocking(true).expect("a non-blocking socket");
@@ -185,7 +192,7 @@ fn shutdown() -> Work {
 fn poll() -> Work {
     let (near, far) = tcp_pair();
     send(&far, b"hello");
-    let op = Op::Poll { source: RawSource::of(&near), interest: Ready::READ };
+    let op = Op::Poll { source: RawSource::of(&near), interest: Interest::READ };
     Work::new(op, move |result| {
         assert_poll(result);
         drop((near, far));
@@ -220,7 +227,7 @@ fn write() -> Work {
     })
 }
 
-/// An operation on an open file of nine bytes, and how long it is afterwards.
+/// An operation on an open file of nine bytes, and its length afterwards.
 fn on_file(op: impl FnOnce(RawSource) -> Op, len: u64) -> Work {
     let directory = Directory::new();
     let file = open_file(&directory.file("file", "some text"));
@@ -254,7 +261,7 @@ fn close() -> Work {
 }
 
 fn stat() -> Work {
-    // Where `struct statx` and its mask have the size of the file, in 8 bytes.
+    // The mask bit of `struct statx` for the size, and the offset of the size in units of 8 bytes.
     const STATX_SIZE: u32 = 0x200;
     const SIZE_AT: usize = 5;
     let directory = Directory::new();
@@ -272,7 +279,7 @@ fn stat() -> Work {
     })
 }
 
-/// An operation on names: of a file that is there, and of nothing yet.
+/// An operation on two names: an existing file and an unused name.
 fn on_names(op: impl FnOnce(At, At) -> Op, verify: impl FnOnce(&Directory) + 'static) -> Work {
     let directory = Directory::new();
     let (old, new) = (c_path(&directory.file("old", "text")), c_path(&directory.path("new")));
@@ -298,7 +305,7 @@ fn expect_end(mut far: &TcpStream) {
     assert_eq!(far.read(&mut [0; 1]).expect("the end of file"), 0);
 }
 
-/// A file for reading and writing, of the kind that a backend of this platform takes.
+/// A file for reading and writing, opened as a backend of this platform requires.
 fn open_file(path: &std::path::Path) -> File {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -329,14 +336,15 @@ mod platform {
 
     impl Message {
         pub(crate) fn new(mut list: Vec<IoSliceMut<'static>>) -> Message {
-            // SAFETY: all zeros is a valid header: no address, no data, no control data.
+            // SAFETY: `msghdr` is plain data; all zeros mean no address, no data and no control
+            // data.
             let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
             header.msg_iov = list.as_mut_ptr().cast();
             header.msg_iovlen = list.len() as _;
             Message { header: vec![header], _list: list }
         }
 
-        /// To where, or room for who has sent it.
+        /// Sets the destination address, or space for the sender's.
         pub(crate) fn with_address(mut self, sockaddr: &mut [u32]) -> Message {
             self.header[0].msg_name = sockaddr.as_mut_ptr().cast();
             self.header[0].msg_namelen = size_of_val(sockaddr) as _;
@@ -352,15 +360,15 @@ mod platform {
         RawSource::of(file)
     }
 
-    /// Takes a socket that an operation made.
+    /// Takes a socket that an operation created.
     pub(super) fn owned(result: usize) -> TcpStream {
-        // SAFETY: the operation made it for its caller.
+        // SAFETY: the operation created the socket for its caller, which takes it once.
         unsafe { TcpStream::from_raw_fd(result as RawFd) }
     }
 
     /// Takes a file that an operation opened.
     pub(super) fn owned_file(result: usize) -> File {
-        // SAFETY: the operation opened it for its caller.
+        // SAFETY: the operation opened the file for its caller, which takes it once.
         File::from(unsafe { OwnedFd::from_raw_fd(result as RawFd) })
     }
 }
@@ -382,14 +390,14 @@ mod platform {
 
     use super::Work;
 
-    /// A client opens the pipe a little later, from another thread.
+    /// A client opens the pipe later, from another thread.
     pub(super) fn connect_named_pipe() -> Work {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!(r"\\.\pipe\conformance-{}-{count}", std::process::id());
         let wide: Vec<u16> = name.encode_utf16().chain([0]).collect();
         let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED;
-        // SAFETY: the name ends with a NUL, and no attributes are given.
+        // SAFETY: the name is NUL-terminated, and null attributes select the defaults.
         let pipe = unsafe {
             CreateNamedPipeW(wide.as_ptr(), access, PIPE_TYPE_BYTE, 1, 4096, 4096, 0, null_mut())
         };
@@ -441,7 +449,7 @@ mod platform {
             Message { header: vec![header], _list: list }
         }
 
-        /// To where, or room for who has sent it.
+        /// Sets the destination address, or space for the sender's.
         pub(crate) fn with_address(mut self, sockaddr: &mut [u32]) -> Message {
             self.header[0].name = sockaddr.as_mut_ptr().cast();
             self.header[0].name_len = size_of_val(sockaddr) as i32;
@@ -457,15 +465,15 @@ mod platform {
         RawSource::of_handle(file)
     }
 
-    /// Takes a socket that an operation made.
+    /// Takes a socket that an operation created.
     pub(super) fn owned(result: usize) -> TcpStream {
-        // SAFETY: the operation made it for its caller.
+        // SAFETY: the operation created the socket for its caller, which takes it once.
         unsafe { TcpStream::from_raw_socket(result as RawSocket) }
     }
 
     /// Takes a file that an operation opened.
     pub(super) fn owned_file(result: usize) -> File {
-        // SAFETY: the operation opened it for its caller.
+        // SAFETY: the operation opened the file for its caller, which takes it once.
         unsafe { File::from_raw_handle(result as RawHandle) }
     }
 }

@@ -1,4 +1,4 @@
-//! A backend with one deliberate defect, to show that the suite can fail.
+//! A backend with one injected defect, to show that the suite can fail.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,46 +7,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use poll_core::{Backend, Event, Lent, Mode, Op, OpKind, RawSource, Ready, Token, Wake};
+use poll_core::{
+    Backend, BufferLease, Event, Interest, Mode, Op, RawSource, Readiness, Token, Wake,
+    delegate_backend,
+};
 
-/// What is wrong with a [`Broken`] backend.
+/// The defect of a [`Broken`] backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
-    /// Nothing: it behaves as the backend within.
+    /// None: it behaves as the inner backend.
     Nothing,
-    /// A registration is watched only after the next wait.
-    RegisterComesLate,
-    /// `modify` says yes and does nothing.
+    /// A registration takes effect only after the next wait.
+    RegisterTakesEffectLate,
+    /// `modify` returns `Ok` and does nothing.
     ModifyIsDropped,
-    /// Of several changes between two waits the first one counts.
-    FirstChangeCounts,
+    /// Of several changes between two waits, the first one wins.
+    FirstChangeWins,
     /// Each change makes a system call.
     ChangesCostCalls,
-    /// Each wait tells the kernel about every source again.
+    /// Each wait registers every source with the kernel again.
     WaitsCostCalls,
-    /// A register that is refused as `Unsupported` registers all the same.
+    /// A register that is refused as `Unsupported` takes effect nevertheless.
     RefusedRegisterStays,
     /// A modify that is refused silences the source.
     RefusedModifySilences,
     /// A deregistered token is reported once more.
     StaleTokensAreReported,
     /// A deregistered source cannot be registered again.
-    NumbersAreNotFreed,
-    /// Deregistering what is not registered is fine.
+    SourcesAreNotFreed,
+    /// Deregistering an unknown token succeeds.
     DeregisterNeverFails,
-    /// A one-shot is reported again and again.
+    /// A one-shot is reported repeatedly.
     OneshotRepeats,
     /// A level-triggered source is reported once.
     LevelReportsOnce,
-    /// A spent one-shot stays spent.
-    SpentForEver,
-    /// Edges are accepted, and are levels.
+    /// A spent one-shot stays spent after `modify`.
+    SpentIsPermanent,
+    /// Edge-triggered mode is accepted and is level-triggered.
     EdgesAreLevels,
-    /// `Ready::NONE` still reports hang-ups and errors.
+    /// `Interest::NONE` still reports hang-ups and errors.
     NoneReportsHangups,
-    /// `Ready::NONE` is for ever.
-    SilenceForEver,
-    /// A silenced source that becomes ready ends waits, with nothing to report.
+    /// `Interest::NONE` cannot be undone.
+    SilenceIsPermanent,
+    /// A silenced source that becomes ready ends waits without events.
     SilenceEndsWaits,
     /// Waits end some milliseconds early.
     WaitsEndEarly,
@@ -54,88 +57,88 @@ pub(crate) enum Defect {
     TimeoutsAreRoundedDown,
     /// Waits end a quarter of a second late.
     WaitsEndLate,
-    /// A timeout of zero waits.
+    /// A timeout of zero blocks.
     ZeroWaits,
-    /// No timeout is a short one.
+    /// A wait without a timeout ends after a short one.
     NoneEnds,
     /// The timeout's milliseconds are taken as a 16-bit number.
     HugeTimeoutsOverflow,
-    /// Events are looked for when the timeout is over.
-    TimeoutsComeFirst,
+    /// Events are polled only after the timeout.
+    EventsAreDelayed,
     /// A signal does not end a wait.
     SignalsAreIgnored,
     /// Wakes do nothing.
     WakesAreLost,
-    /// Wakes while nobody waits do nothing.
+    /// Wakes before a wait do nothing.
     EarlyWakesAreLost,
-    /// After a wake, every wait returns at once.
+    /// After a wake, every wait returns immediately.
     WakesStick,
-    /// A wait that was woken forgets what is ready.
+    /// A wait that was woken drops its events.
     WakesHideEvents,
     /// Every wake makes a system call.
     WakesCostCalls,
-    /// Waking a backend that is gone panics.
+    /// Waking a dropped backend panics.
     LateWakesPanic,
-    /// What exists already is accepted.
-    TwiceIsFine,
-    /// What does not exist is accepted.
-    UnknownIsFine,
+    /// Duplicate tokens and sources are accepted.
+    DuplicatesAreAccepted,
+    /// Unknown tokens are accepted.
+    UnknownIsAccepted,
     /// The generations of tokens are ignored.
-    StaleIsFine,
-    /// Sources with an error are passed over in silence.
+    StaleIsAccepted,
+    /// Sources with an error are not reported.
     ErrorsAreHidden,
-    /// Sources with an error are reported again and again.
+    /// Sources with an error are reported repeatedly.
     ErrorsRepeat,
-    /// A descriptor that cannot be one panics.
-    ImpossiblePanics,
-    /// Operations are accepted that are never performed.
-    OperationsAreSwallowed,
-    /// Cancelling nothing is fine.
+    /// An invalid descriptor number panics.
+    InvalidDescriptorPanics,
+    /// Unsupported operations are accepted and never performed.
+    UnsupportedOpsAreAccepted,
+    /// Cancelling an unknown token succeeds.
     CancelNeverFails,
     /// The last result of an operation is reported twice.
-    DoneComesTwice,
-    /// Operations that fail end with a success.
-    FailuresAreSuccesses,
-    /// Operations that were cancelled never end.
+    DoneIsDuplicated,
+    /// Failed operations report success.
+    FailuresReportSuccess,
+    /// Cancelled operations never complete.
     CancelledNeverEnds,
-    /// Buffer groups are accepted that are never used.
-    GroupsAreSwallowed,
-    /// A recycled buffer is not used again.
-    RecycledIsLost,
-    /// Two conditions are two events.
+    /// Unsupported buffer groups are accepted and never used.
+    UnsupportedGroupsAreAccepted,
+    /// A released buffer is not used again.
+    ReleasedBufferIsLost,
+    /// Two conditions of one source are two events.
     TwoEventsASource,
-    /// Hang-ups and errors come without `READ` and `WRITE`.
+    /// Hang-ups and errors are reported without `READ` and `WRITE`.
     FailuresImplyNothing,
-    /// Nothing is ever writable.
+    /// No source is ever writable.
     NothingIsWritable,
     /// Urgent data is reported as data.
     UrgentIsData,
     /// Only the first thousand sources are watched.
-    AThousandIsEnough,
-    /// Each change looks at every source, slowly.
+    SourcesAreCapped,
+    /// Each change walks every source, slowly.
     ChangesAreQuadratic,
-    /// Of many events, those of the highest tokens are forgotten.
-    LateComersStarve,
+    /// Of many events, those of the highest tokens are dropped.
+    HighTokensStarve,
     /// Descriptors from 1024 on are accepted and not watched.
     HighNumbersAreIgnored,
-    /// Making and dropping a backend leaves a descriptor open.
+    /// Creating and dropping a backend leaks a descriptor.
     DescriptorsLeak,
-    /// Time goes backwards now and then.
-    TimeGoesBack,
-    /// `after_fork` says yes and does nothing.
+    /// Time goes backwards occasionally.
+    TimeGoesBackwards,
+    /// `after_fork` returns `Ok` and does nothing.
     ForksAreIgnored,
-    /// There are never any changes that the kernel does not know of.
-    ChangesAreDenied,
+    /// `has_unflushed_changes` is always false.
+    UnflushedChangesAreHidden,
 }
 
 use Defect::*;
 
-/// The backend within, and what is wrong with it.
+/// The inner backend and its defect.
 #[derive(Debug)]
 pub(crate) struct Broken<B> {
     within: B,
     defect: Defect,
-    /// What was asked for.
+    /// The requested registrations.
     asked: HashMap<Token, Asked>,
     /// Tokens that were deregistered since the last wait.
     stale: Vec<Token>,
@@ -146,17 +149,17 @@ pub(crate) struct Broken<B> {
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    interest: Ready,
+    interest: Interest,
     mode: Mode,
-    /// It is told to the backend within after the next wait.
+    /// It is registered with the inner backend after the next wait.
     late: bool,
     /// It was changed since the last wait.
     changed: bool,
-    /// It is a one-shot that was reported, or a source that was silenced.
+    /// It is a spent one-shot or a silenced source.
     spent: bool,
 }
 
-/// What a waker knows of its backend.
+/// State shared with the wakers.
 #[derive(Debug, Default)]
 struct Shared {
     waiting: AtomicBool,
@@ -177,30 +180,30 @@ impl<B: Backend> Broken<B> {
         self.defect == defect
     }
 
-    /// The token that the backend within knows.
+    /// The inner backend's token.
     fn inner(&self, token: Token) -> Token {
-        if self.has(StaleIsFine) { Token::new(token.index(), 0) } else { token }
+        if self.has(StaleIsAccepted) { Token::new(token.index(), 0) } else { token }
     }
 
-    /// The token that the caller knows.
+    /// The caller's token.
     fn outer(&self, token: Token) -> Token {
         let stands_for = |known: &&Token| self.inner(**known) == token;
         match self.defect {
-            StaleIsFine => self.asked.keys().find(stands_for).copied().unwrap_or(token),
+            StaleIsAccepted => self.asked.keys().find(stands_for).copied().unwrap_or(token),
             _ => token,
         }
     }
 
-    /// What the backend within is told instead of what was asked for.
-    fn told(&self, interest: Ready, mode: Mode) -> (Ready, Mode) {
+    /// The interest and mode passed to the inner backend instead of the requested ones.
+    fn altered(&self, interest: Interest, mode: Mode) -> (Interest, Mode) {
         let mode = match (self.defect, mode) {
             (OneshotRepeats, Mode::Oneshot) | (EdgesAreLevels, Mode::Edge) => Mode::Level,
             (LevelReportsOnce, Mode::Level) => Mode::Oneshot,
             _ => mode,
         };
         let interest = match self.defect {
-            NoneReportsHangups | SilenceEndsWaits if interest.is_empty() => Ready::READ,
-            UrgentIsData if interest.contains(Ready::READ) => interest | Ready::PRIORITY,
+            NoneReportsHangups | SilenceEndsWaits if interest.is_empty() => Interest::READ,
+            UrgentIsData if interest.contains(Interest::READ) => interest | Interest::PRIORITY,
             _ => interest,
         };
         (interest, mode)
@@ -220,7 +223,7 @@ impl<B: Backend> Broken<B> {
             (HugeTimeoutsOverflow, Some(timeout)) => {
                 Some(Duration::from_millis(timeout.as_nanos().div_ceil(1_000_000) as u16 as u64))
             }
-            (TimeoutsComeFirst, Some(timeout)) => {
+            (EventsAreDelayed, Some(timeout)) => {
                 std::thread::sleep(timeout);
                 Some(Duration::ZERO)
             }
@@ -228,7 +231,7 @@ impl<B: Backend> Broken<B> {
         }
     }
 
-    /// Waits within, and again if a defect calls for it.
+    /// Waits on the inner backend, and again if the defect requires it.
     fn wait_within(
         &mut self,
         timeout: Option<Duration>,
@@ -252,9 +255,9 @@ impl<B: Backend> Broken<B> {
         }
     }
 
-    /// Damages what the backend within reports.
+    /// Applies the defect to the inner backend's events.
     fn damage(&mut self, fresh: Vec<Event>, events: &mut Vec<Event>) {
-        let failures = Ready::HANGUP | Ready::ERROR;
+        let failures = Readiness::HANGUP | Readiness::ERROR;
         for event in fresh {
             let Event::Ready { token, mut ready } = event else {
                 self.damage_done(event, events);
@@ -265,20 +268,20 @@ impl<B: Backend> Broken<B> {
             let silenced = asked.is_some_and(|asked| asked.interest.is_empty());
             match self.defect {
                 NoneReportsHangups if silenced => ready &= failures,
-                SilenceEndsWaits if silenced => ready = Ready::NONE,
-                ErrorsAreHidden if ready.contains(Ready::ERROR) => ready = Ready::NONE,
+                SilenceEndsWaits if silenced => ready = Readiness::NONE,
+                ErrorsAreHidden if ready.contains(Readiness::ERROR) => ready = Readiness::NONE,
                 FailuresImplyNothing if ready.intersects(failures) => {
-                    ready -= Ready::READ | Ready::WRITE;
+                    ready -= Readiness::READ | Readiness::WRITE;
                 }
-                NothingIsWritable => ready -= Ready::WRITE,
-                UrgentIsData if ready.contains(Ready::PRIORITY) => ready |= Ready::READ,
-                TwoEventsASource if ready.contains(Ready::READ | Ready::WRITE) => {
-                    events.push(Event::Ready { token, ready: Ready::READ });
-                    ready -= Ready::READ;
+                NothingIsWritable => ready -= Readiness::WRITE,
+                UrgentIsData if ready.contains(Readiness::PRIORITY) => ready |= Readiness::READ,
+                TwoEventsASource if ready.contains(Readiness::READ | Readiness::WRITE) => {
+                    events.push(Event::Ready { token, ready: Readiness::READ });
+                    ready -= Readiness::READ;
                 }
                 _ => {}
             }
-            if ready.contains(Ready::ERROR) && !self.failed.contains(&token) {
+            if ready.contains(Readiness::ERROR) && !self.failed.contains(&token) {
                 self.failed.push(token);
             }
             if let Some(asked) = self.asked.get_mut(&token) {
@@ -291,28 +294,38 @@ impl<B: Backend> Broken<B> {
     }
 
     fn damage_done(&self, event: Event, events: &mut Vec<Event>) {
-        let Event::Done { token, result, more, lent } = event else { return };
+        let Event::Done { token, result, more, lease } = event else { return };
         let result = match result {
-            Err(_) if self.has(FailuresAreSuccesses) => Ok(0),
+            Err(_) if self.has(FailuresReportSuccess) => Ok(0),
             Err(_) if self.has(CancelledNeverEnds) => return,
             result => result,
         };
-        let event = Event::Done { token, result, more, lent };
+        let event = Event::Done { token, result, more, lease };
         events.push(event);
-        if self.has(DoneComesTwice) && !more {
+        if self.has(DoneIsDuplicated) && !more {
             events.push(event);
         }
     }
 }
 
-/// Any system call that does no harm.
+/// A harmless system call.
 fn make_a_call() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::getppid() };
 }
 
-impl<B: Backend> Backend for Broken<B> {
-    type Waker = BrokenWaker<B::Waker>;
+// SAFETY: sources and leased pieces are those of the inner backend. Some defects violate the
+// contract on purpose: they run only in cases that adopt no source and free no memory because of a
+// `Done`.
+unsafe impl<B: Backend> Backend for Broken<B> {
+    delegate_backend! {
+        self => self.within,
+        Waker = BrokenWaker<B::Waker>,
+        except {
+            waker, register, modify, deregister, wait, submit, cancel, register_buffers, release_buffer, now,
+            has_unflushed_changes, after_fork,
+        }
+    }
 
     fn waker(&self) -> Self::Waker {
         BrokenWaker {
@@ -326,32 +339,37 @@ impl<B: Backend> Backend for Broken<B> {
         &mut self,
         token: Token,
         source: RawSource,
-        interest: Ready,
+        interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        let (mut told, told_mode) = self.told(interest, mode);
+        let (mut inner_interest, inner_mode) = self.altered(interest, mode);
         let late = match self.defect {
-            RegisterComesLate => true,
-            AThousandIsEnough => self.asked.len() >= 1000,
+            RegisterTakesEffectLate => true,
+            SourcesAreCapped => self.asked.len() >= 1000,
             HighNumbersAreIgnored => source.fd() >= 1024,
             _ => false,
         };
         if late {
-            told = Ready::NONE;
+            inner_interest = Interest::NONE;
         }
-        if self.has(ImpossiblePanics) {
+        if self.has(InvalidDescriptorPanics) {
             assert!(source.fd() >= 0);
         }
         let inner = self.inner(token);
-        // SAFETY: the caller keeps the promise.
-        let result = unsafe { self.within.register(inner, source, told, told_mode) };
+        // SAFETY: the caller upholds the contract of `register`.
+        let result = unsafe { self.within.register(inner, source, inner_interest, inner_mode) };
         match result {
-            Err(error) if self.has(TwiceIsFine) && error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error)
+                if self.has(DuplicatesAreAccepted)
+                    && error.kind() == io::ErrorKind::AlreadyExists =>
+            {
                 return Ok(());
             }
             Err(error) if self.has(RefusedRegisterStays) => {
-                // SAFETY: the caller keeps the promise, perhaps not knowingly.
-                let _ = unsafe { self.within.register(inner, source, Ready::WRITE, Mode::Level) };
+                // SAFETY: the cases for this defect keep the source open until the backend is
+                // dropped, although `register` fails.
+                let _ =
+                    unsafe { self.within.register(inner, source, Interest::WRITE, Mode::Level) };
                 return Err(error);
             }
             Err(error) => return Err(error),
@@ -362,7 +380,7 @@ impl<B: Backend> Backend for Broken<B> {
         Ok(())
     }
 
-    fn modify(&mut self, token: Token, interest: Ready, mode: Mode) -> io::Result<()> {
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()> {
         match self.defect {
             ChangesCostCalls => make_a_call(),
             ChangesAreQuadratic => {
@@ -376,24 +394,26 @@ impl<B: Backend> Backend for Broken<B> {
         let defect = self.defect;
         if let Some(asked) = self.asked.get_mut(&token) {
             let ignore = match defect {
-                FirstChangeCounts => asked.changed,
-                SpentForEver => asked.spent,
-                SilenceForEver => asked.interest.is_empty(),
+                FirstChangeWins => asked.changed,
+                SpentIsPermanent => asked.spent,
+                SilenceIsPermanent => asked.interest.is_empty(),
                 _ => false,
             };
             if ignore {
                 return Ok(());
             }
         }
-        let (told, told_mode) = self.told(interest, mode);
+        let (inner_interest, inner_mode) = self.altered(interest, mode);
         let inner = self.inner(token);
-        match self.within.modify(inner, told, told_mode) {
-            Err(error) if self.has(UnknownIsFine) && error.kind() == io::ErrorKind::NotFound => {
+        match self.within.modify(inner, inner_interest, inner_mode) {
+            Err(error)
+                if self.has(UnknownIsAccepted) && error.kind() == io::ErrorKind::NotFound =>
+            {
                 return Ok(());
             }
             Err(error) => {
                 if self.has(RefusedModifySilences) {
-                    let _ = self.within.modify(inner, Ready::NONE, Mode::Level);
+                    let _ = self.within.modify(inner, Interest::NONE, Mode::Level);
                 }
                 return Err(error);
             }
@@ -408,11 +428,11 @@ impl<B: Backend> Backend for Broken<B> {
     fn deregister(&mut self, token: Token) -> io::Result<()> {
         let inner = self.inner(token);
         let result = match self.defect {
-            NumbersAreNotFreed => self.within.modify(inner, Ready::NONE, Mode::Level),
+            SourcesAreNotFreed => self.within.modify(inner, Interest::NONE, Mode::Level),
             _ => self.within.deregister(inner),
         };
         if let Err(error) = result {
-            let fine = self.has(DeregisterNeverFails) || self.has(UnknownIsFine);
+            let fine = self.has(DeregisterNeverFails) || self.has(UnknownIsAccepted);
             return if fine { Ok(()) } else { Err(error) };
         }
         self.asked.remove(&token);
@@ -424,10 +444,12 @@ impl<B: Backend> Backend for Broken<B> {
         let mut fresh = Vec::new();
         let stale = std::mem::take(&mut self.stale);
         if self.has(StaleTokensAreReported) && !stale.is_empty() {
-            fresh.extend(stale.into_iter().map(|token| Event::Ready { token, ready: Ready::READ }));
+            fresh.extend(
+                stale.into_iter().map(|token| Event::Ready { token, ready: Readiness::READ }),
+            );
         }
         if self.has(ErrorsRepeat) {
-            let repeated = |token: &Token| Event::Ready { token: *token, ready: Ready::ERROR };
+            let repeated = |token: &Token| Event::Ready { token: *token, ready: Readiness::ERROR };
             fresh.extend(self.failed.iter().map(repeated));
         }
         if self.has(WaitsCostCalls) {
@@ -443,14 +465,14 @@ impl<B: Backend> Backend for Broken<B> {
         };
         match self.defect {
             WakesHideEvents if woken => fresh.clear(),
-            LateComersStarve if fresh.len() > 16 => {
+            HighTokensStarve if fresh.len() > 16 => {
                 fresh.sort_by_key(Event::token);
                 fresh.truncate(16);
             }
             _ => {}
         }
         self.damage(fresh, events);
-        if matches!(self.defect, RegisterComesLate | FirstChangeCounts) {
+        if matches!(self.defect, RegisterTakesEffectLate | FirstChangeWins) {
             for (token, asked) in &mut self.asked {
                 if std::mem::take(&mut asked.late) {
                     self.within.modify(*token, asked.interest, asked.mode)?;
@@ -461,14 +483,10 @@ impl<B: Backend> Backend for Broken<B> {
         result
     }
 
-    fn supports(&self, kind: OpKind) -> bool {
-        self.within.supports(kind)
-    }
-
     unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
-        // SAFETY: the caller keeps the promise.
+        // SAFETY: the caller upholds the contract of `submit`.
         let result = unsafe { self.within.submit(token, op) };
-        if self.has(OperationsAreSwallowed) { Ok(()) } else { result }
+        if self.has(UnsupportedOpsAreAccepted) { Ok(()) } else { result }
     }
 
     fn cancel(&mut self, token: Token) -> io::Result<()> {
@@ -476,38 +494,34 @@ impl<B: Backend> Backend for Broken<B> {
         if self.has(CancelNeverFails) { Ok(()) } else { result }
     }
 
-    unsafe fn provide(
+    unsafe fn register_buffers(
         &mut self,
         group: u16,
         memory: NonNull<u8>,
         size: u32,
         count: u16,
     ) -> io::Result<()> {
-        // SAFETY: the caller keeps the promise.
-        let result = unsafe { self.within.provide(group, memory, size, count) };
-        if self.has(GroupsAreSwallowed) { Ok(()) } else { result }
+        // SAFETY: the caller upholds the contract of `register_buffers`.
+        let result = unsafe { self.within.register_buffers(group, memory, size, count) };
+        if self.has(UnsupportedGroupsAreAccepted) { Ok(()) } else { result }
     }
 
-    fn recycle(&mut self, lent: Lent) {
-        if !self.has(RecycledIsLost) {
-            self.within.recycle(lent);
+    fn release_buffer(&mut self, lease: BufferLease) {
+        if !self.has(ReleasedBufferIsLost) {
+            self.within.release_buffer(lease);
         }
     }
 
     fn now(&self) -> Duration {
         let now = self.within.now();
-        if self.has(TimeGoesBack) && now.subsec_micros().is_multiple_of(8) {
+        if self.has(TimeGoesBackwards) && now.subsec_micros().is_multiple_of(8) {
             return now.saturating_sub(Duration::from_millis(1));
         }
         now
     }
 
-    fn raw_fd(&self) -> Option<RawSource> {
-        self.within.raw_fd()
-    }
-
-    fn has_changes(&self) -> bool {
-        !self.has(ChangesAreDenied) && self.within.has_changes()
+    fn has_unflushed_changes(&self) -> bool {
+        !self.has(UnflushedChangesAreHidden) && self.within.has_unflushed_changes()
     }
 
     fn after_fork(&mut self) -> io::Result<()> {
@@ -521,7 +535,7 @@ impl<B> Drop for Broken<B> {
     }
 }
 
-/// The waker within, and what is wrong with its backend.
+/// The inner waker and the defect of its backend.
 #[derive(Clone, Debug)]
 pub(crate) struct BrokenWaker<W> {
     within: W,
@@ -534,7 +548,9 @@ impl<W: Wake> Wake for BrokenWaker<W> {
         match self.defect {
             WakesAreLost => return Ok(()),
             EarlyWakesAreLost if !self.shared.waiting.load(Ordering::SeqCst) => return Ok(()),
-            LateWakesPanic => assert!(!self.shared.gone.load(Ordering::SeqCst), "nobody to wake"),
+            LateWakesPanic => {
+                assert!(!self.shared.gone.load(Ordering::SeqCst), "the backend was dropped")
+            }
             WakesCostCalls => make_a_call(),
             _ => {}
         }

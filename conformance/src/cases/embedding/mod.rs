@@ -1,35 +1,34 @@
-//! Point 25: loops in loops of others, in many threads, in forked children.
+//! Point 25: loops driven by other pollers, in many threads, and in forked children.
 
 #[cfg(unix)]
 mod forks;
 #[cfg(unix)]
-mod outside;
+mod pollers;
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use poll_core::Backend;
-use uv_core::{Async, Channel, Handle, Idle, Loop, Poll, PollEvents, RunMode, Timer};
+use uv_core::{Async, Channel, Handle, Idle, Poll, PollEvents, RunMode, Timer};
 
 #[cfg(not(unix))]
 use crate::Skip;
-use crate::support::limits::leaves_no_descriptor;
+use crate::support::limits::leaks_no_descriptor;
 use crate::support::loops::{ZERO, new_loop, run, run_to_the_end, timer_in};
 use crate::support::sources::tcp_pair;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
 #[cfg(unix)]
 pub use forks::*;
 #[cfg(unix)]
-pub use outside::*;
+pub use pollers::*;
 
-/// `backend_timeout` is how long another poller may sleep before it runs the loop: for
-/// ever, until the next timer, or not at all.
-pub fn the_timeout_says_how_long<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `backend_timeout` is how long another poller may block before it runs the loop: without a limit,
+/// until the next timer, or not at all.
+pub fn the_backend_timeout_covers_pending_work(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    assert_eq!(lp.backend_timeout(), Some(ZERO), "a loop with nothing to do does not wait");
-    let (handle, _) = Async::new(&mut lp, |_: &mut Loop<T>, _| {});
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "an idle loop does not wait");
+    let (handle, _) = Async::new(&mut lp, |_: &mut Loop, _| {});
     assert_eq!(lp.backend_timeout(), None, "until a send");
     let hour = Duration::from_secs(3600);
     let timer = timer_in(&mut lp, hour, |_, _| {});
@@ -50,15 +49,15 @@ pub fn the_timeout_says_how_long<T: Backend>(lab: &Lab<T>) -> Verdict {
     lp.stop();
     assert_eq!(lp.backend_timeout(), Some(ZERO), "a stop");
     run(&mut lp, RunMode::NoWait);
-    assert_eq!(lp.backend_timeout(), None, "the stop is used up");
+    assert_eq!(lp.backend_timeout(), None, "the run consumed the stop");
     handle.unreference(&mut lp).expect("an open handle");
-    assert_eq!(lp.backend_timeout(), Some(ZERO), "nothing that keeps the loop");
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "no handle keeps the loop alive");
     Ok(())
 }
 
-/// A ring of loops in as many threads, and a token that goes around: each loop is its
-/// thread's own, and they reach each other through what is handed out.
-pub fn loops_in_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A ring of loops, one per thread, passes a token around through channels. Each loop belongs to
+/// its thread.
+pub fn loops_in_threads_are_independent(lab: &Lab) -> Verdict {
     const LOOPS: usize = 4;
     const HOPS: u32 = 2_000;
     drop(lab.backend()?);
@@ -73,9 +72,9 @@ pub fn loops_in_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
                 let mut lp = Loop::new(lab.backend().expect("a backend, as before"));
                 let mut to = None;
                 let (_, sender) =
-                    Channel::new(&mut lp, move |lp: &mut Loop<T>, channel, hops: u32| {
+                    Channel::new(&mut lp, move |lp: &mut Loop, channel, hops: u32| {
                         let to = to.get_or_insert_with(|| next.recv().expect("a neighbour"));
-                        // The last rounds tell everyone to end.
+                        // The last round closes every channel.
                         if hops + LOOPS as u32 > HOPS {
                             channel.handle().close(lp).expect("an open channel");
                         }
@@ -102,9 +101,9 @@ pub fn loops_in_many_threads<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A loop that is dropped, its handles in whatever state, leaves no descriptor behind.
-pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
-    leaves_no_descriptor(|| {
+/// A dropped loop leaks no descriptor, whatever the state of its handles.
+pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
+    leaks_no_descriptor(|| {
         let mut lp = new_loop(lab)?;
         let (near, far) = tcp_pair();
         let poll = Poll::new(&mut lp, near).expect("a poll");
@@ -112,7 +111,7 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
         Poll::new(&mut lp, far).expect("a poll that is never started");
         let (closed, peer) = tcp_pair();
         let closed = Poll::new(&mut lp, closed).expect("a poll");
-        let (_, sender) = Async::new(&mut lp, |_: &mut Loop<T>, _| {});
+        let (_, sender) = Async::new(&mut lp, |_: &mut Loop, _| {});
         run(&mut lp, RunMode::NoWait);
         closed.close(&mut lp).expect("an open poll");
         sender.send().expect("an open handle");
@@ -121,32 +120,34 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
     })
 }
 
-/// The cases that need a descriptor of the loop's own, or a fork.
+/// The cases that need the loop's own descriptor, or a fork.
 #[cfg(not(unix))]
-macro_rules! unix_alone {
+macro_rules! unix_only {
     ($($name:ident: $why:literal;)*) => { $(
-        /// Needs what Windows has not.
-        pub fn $name<T: Backend>(_lab: &Lab<T>) -> Verdict {
+        /// Needs a facility that Windows lacks.
+        pub fn $name(_lab: &Lab) -> Verdict {
             Err(Skip::because($why))
         }
     )* };
 }
 
 #[cfg(not(unix))]
-unix_alone! {
-    another_poller_drives_the_loop: "no backend has a descriptor of its own on Windows";
-    a_loop_runs_inside_another: "no backend has a descriptor of its own on Windows";
-    each_event_wakes_another_poller: "no backend has a descriptor of its own on Windows";
-    what_a_timer_starts_wakes_another_poller: "no backend has a descriptor of its own on Windows";
-    an_echo_is_driven_from_outside: "no backend has a descriptor of its own on Windows";
-    requests_end_outside: "no backend has a descriptor of its own on Windows";
-    a_forked_child_carries_on: "Windows has no fork";
-    what_came_before_a_fork_is_the_parents: "Windows has no fork";
+unix_only! {
+    another_poller_drives_the_loop: "no backend on Windows has its own descriptor";
+    a_loop_runs_inside_another: "no backend on Windows has its own descriptor";
+    each_event_wakes_another_poller: "no backend on Windows has its own descriptor";
+    sources_started_by_a_timer_wake_another_poller: "no backend on Windows has its own descriptor";
+    another_poller_drives_an_echo: "no backend on Windows has its own descriptor";
+    another_poller_completes_requests: "no backend on Windows has its own descriptor";
+    a_forked_child_continues_the_loop: "Windows has no fork";
+    sends_and_signals_before_a_fork_stay_in_the_parent: "Windows has no fork";
     work_in_flight_is_cancelled_in_a_child: "Windows has no fork";
-    a_connect_goes_on_in_a_child: "Windows has no fork";
-    reads_go_on_in_a_child: "Windows has no fork";
-    listeners_and_receivers_go_on_in_a_child: "Windows has no fork";
-    writes_go_on_in_a_child: "Windows has no fork";
-    files_in_flight_are_cancelled_in_a_child: "Windows has no fork";
-    a_parent_survives_careless_children: "Windows has no fork";
+    a_connect_continues_in_a_child: "Windows has no fork";
+    reads_continue_in_a_child: "Windows has no fork";
+    listeners_and_receivers_continue_in_a_child: "Windows has no fork";
+    writes_continue_in_a_child: "Windows has no fork";
+    file_operations_in_flight_are_cancelled_in_a_child: "Windows has no fork";
+    a_child_does_not_remove_a_bound_path: "Windows has no fork";
+    a_parent_is_unaffected_by_its_children: "Windows has no fork";
+    a_fork_call_without_a_fork_changes_nothing: "Windows has no fork";
 }

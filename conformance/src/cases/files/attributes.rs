@@ -1,9 +1,8 @@
-//! What is known about files, and what of it can be set.
+//! Attributes of files, and the ones that can be set.
 
 use std::io::ErrorKind;
 use std::time::SystemTime;
 
-use poll_core::Backend;
 use uv_core::fs::{self, EntryKind, SetTime, Stat, SymlinkKind, Timestamp};
 
 use super::names::link_to;
@@ -13,8 +12,8 @@ use crate::support::loops::new_loop;
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
 
-/// What a file is called by does not change what is known about it, nor who asks.
-pub fn every_way_of_asking_agrees<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `stat`, `fstat` and `lstat` agree, on every path to them, and with `std`.
+pub fn all_stat_variants_agree(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let path = dir.file("file", "some text");
     let file = open(&mut lp, &path, CREATE);
@@ -24,12 +23,12 @@ pub fn every_way_of_asking_agrees<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(stat, fs::stat(&path).perform().expect("by this thread"));
     assert_eq!(stat, fs::fstat(&file).perform().expect("by this thread"));
 
-    let std = std::fs::metadata(&path).expect("what std says");
+    let std = std::fs::metadata(&path).expect("the attributes by std");
     assert_eq!((stat.size, stat.kind()), (std.len(), EntryKind::File));
     assert_eq!(stat.modified.to_system_time(), Some(std.modified().expect("a time")));
     assert_eq!(stat.accessed.to_system_time(), Some(std.accessed().expect("a time")));
-    if let Ok(born) = std.created() {
-        assert_eq!(stat.born.to_system_time(), Some(born));
+    if let Ok(created) = std.created() {
+        assert_eq!(stat.created.to_system_time(), Some(created));
     }
     #[cfg(unix)]
     {
@@ -43,8 +42,8 @@ pub fn every_way_of_asking_agrees<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Devices and pipes are what they are.
-pub fn special_files_have_kinds<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Devices and pipes report their kinds.
+pub fn special_files_have_kinds(lab: &Lab) -> Verdict {
     if cfg!(windows) {
         return Err(Skip::because("Windows has no special files in directories"));
     }
@@ -60,10 +59,10 @@ pub fn special_files_have_kinds<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Times are set to a moment, to now, or not at all.
-pub fn times_are_set_or_left<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Times are set to a given time, to the current time, or kept.
+pub fn times_can_be_set_or_kept(lab: &Lab) -> Verdict {
     let accessed = |stat: &Stat, expected| {
-        if wine::forgets_access_times() { expected } else { stat.accessed }
+        if wine::ignores_access_times() { expected } else { stat.accessed }
     };
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let path = dir.file("file", "");
@@ -83,7 +82,7 @@ pub fn times_are_set_or_left<T: Backend>(lab: &Lab<T>) -> Verdict {
     let stat = ask(&mut lp, fs::stat(&path)).expect("a file");
     assert_eq!(accessed(&stat, other), other);
     let modified = stat.modified.to_system_time().expect("a time of std's");
-    // The clock of file systems ticks some thousand times slower.
+    // The clock of file systems has a coarser resolution.
     assert!(modified + std::time::Duration::from_secs(1) >= before, "{modified:?}: now");
 
     let before_1970 = Timestamp { sec: -100, nsec: 500_000_000 };
@@ -92,8 +91,8 @@ pub fn times_are_set_or_left<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The times of a link are its own.
-pub fn times_of_links_are_their_own<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The times of a link are separate from its target's.
+pub fn link_times_are_separate(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (path, link) = (dir.file("file", ""), dir.path("link"));
     link_to(&mut lp, &path, &link)?;
@@ -111,7 +110,7 @@ pub fn times_of_links_are_their_own<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// Permissions are set by path and by file.
-pub fn permissions_are_set<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn permissions_can_be_set(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let path = dir.file("file", "");
     let file = open(&mut lp, &path, CREATE);
@@ -126,8 +125,8 @@ pub fn permissions_are_set<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A file that is made has the permissions that were asked for, less the umask.
-pub fn new_files_have_their_mode<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A new file has the requested permissions, less the umask.
+pub fn new_files_get_the_requested_mode(lab: &Lab) -> Verdict {
     if cfg!(windows) {
         return Err(Skip::because("Windows has no such permissions"));
     }
@@ -136,14 +135,14 @@ pub fn new_files_have_their_mode<T: Backend>(lab: &Lab<T>) -> Verdict {
     drop(open(&mut lp, &path, CREATE.mode(0o640)));
     ask(&mut lp, fs::mkdir(&inner, 0o750)).expect("a directory");
     let mode = |stat: fs::Stat| stat.mode & 0o777;
-    // Whatever the umask is, it leaves the owner's part alone, in practice.
+    // In practice the umask does not affect the owner's permissions.
     assert_eq!(mode(ask(&mut lp, fs::stat(&path)).expect("a file")) & 0o707, 0o600);
     assert_eq!(mode(ask(&mut lp, fs::stat(&inner)).expect("a file")) & 0o707, 0o700);
     Ok(())
 }
 
-/// Files are given to others by root, and by nobody else.
-pub fn owners_are_set_by_root<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Only root can change the owner of a file.
+pub fn only_root_can_set_owners(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (path, link) = (dir.file("file", ""), dir.path("link"));
     let file = open(&mut lp, &path, CREATE);
@@ -170,8 +169,8 @@ pub fn owners_are_set_by_root<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A file system says how large it is.
-pub fn file_systems_tell_their_size<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `statfs` reports the sizes of a file system.
+pub fn statfs_reports_sizes(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let space = ask(&mut lp, fs::statfs(dir.file("file", ""))).expect("a file system");
     assert!(space.bsize > 0 && space.frsize > 0, "{space:?}");

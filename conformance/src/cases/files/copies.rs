@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use poll_core::Backend;
 use uv_core::fs::{self, CopyFlags};
 
 use super::{CREATE, READ, ask, open, refusal};
@@ -11,8 +10,8 @@ use crate::support::loops::new_loop;
 use crate::support::wine;
 use crate::{Lab, Verdict};
 
-/// A copy has the content and the permissions; a file that was there gets them.
-pub fn copies_are_the_same<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A copy has the content and the permissions of its source, also if it overwrites a file.
+pub fn copies_are_identical(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let content = "text ".repeat(50_000);
     let (from, to) = (dir.file("from", &content), dir.file("to", &"longer ".repeat(90_000)));
@@ -21,18 +20,18 @@ pub fn copies_are_the_same<T: Backend>(lab: &Lab<T>) -> Verdict {
     for to in [&to, &new] {
         ask(&mut lp, fs::copyfile(&from, to, CopyFlags::empty())).expect("a copy");
         assert!(std::fs::read_to_string(to).expect("the copy") == content, "the content");
-        if *to == new || !wine::keeps_attributes_of_what_is_replaced() {
+        if *to == new || !wine::keeps_attributes_of_replaced_file() {
             assert_eq!(ask(&mut lp, fs::stat(to)).expect("the copy").mode & 0o777, 0o444);
         }
-        // Windows removes no file that is read-only, at the end of the case.
+        // Windows does not remove a read-only file at the end of the case.
         ask(&mut lp, fs::chmod(to, 0o666)).expect("a file");
     }
     ask(&mut lp, fs::chmod(&from, 0o666)).expect("a file");
     Ok(())
 }
 
-/// A file copied onto itself stays as it is, under any of its names.
-pub fn a_copy_onto_itself_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Copying a file onto itself, under any of its names, changes nothing.
+pub fn a_copy_onto_itself_changes_nothing(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (file, other) = (dir.file("file", "text"), dir.path("other"));
     std::fs::hard_link(&file, &other).expect("a second name");
@@ -48,9 +47,9 @@ pub fn a_copy_onto_itself_changes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A copy that may be a clone is a copy; one that must be is a clone, or an error that
-/// leaves everything as it was.
-pub fn clones_are_made_or_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// With an optional clone a copy always succeeds. With a required clone it is a clone, or an error
+/// that changes nothing.
+pub fn clones_are_made_or_refused(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (from, to, new) = (dir.file("from", "new"), dir.file("to", "old text"), dir.path("new"));
     let forced = ask(&mut lp, fs::copyfile(&from, &to, CopyFlags::FORCE_CLONE));
@@ -63,19 +62,19 @@ pub fn clones_are_made_or_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A copy that fails leaves no half of one behind.
-pub fn half_a_copy_is_removed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A failed copy leaves no partial file.
+pub fn a_partial_copy_is_removed(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (inner, to) = (dir.path("inner"), dir.path("to"));
     std::fs::create_dir(&inner).expect("a directory");
     let copied = ask(&mut lp, fs::copyfile(&inner, &to, CopyFlags::empty()));
     assert!(copied.is_err(), "a directory is no file to copy");
-    assert!(!to.exists(), "nothing is left");
+    assert!(!to.exists(), "no partial copy is left");
     Ok(())
 }
 
-/// Bytes go from a place of one file to the position of another, as many as there are.
-pub fn files_are_sent_in_parts<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `sendfile` copies a range of one file to the position of another, up to the available bytes.
+pub fn sendfile_copies_a_range(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let content = "0123456789".repeat(10_000);
     let from = open(&mut lp, &dir.file("from", &content), READ);
@@ -88,12 +87,12 @@ pub fn files_are_sent_in_parts<T: Backend>(lab: &Lab<T>) -> Verdict {
     let copied = std::fs::read_to_string(dir.path("to")).expect("the copy");
     assert!(copied == content[5..], "in order");
     let (count, _) = ask(&mut lp, fs::read(&from, vec![0; 3]));
-    assert_eq!(count.expect("a read"), 3, "its position is where it was");
+    assert_eq!(count.expect("a read"), 3, "its position is unchanged");
     Ok(())
 }
 
-/// A file can be sent through a pipe that takes it in parts.
-pub fn files_are_sent_through_pipes<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `sendfile` sends a file through a pipe that accepts it in parts.
+pub fn sendfile_fills_a_pipe_in_parts(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let content = "0123456789".repeat(50_000);
     let from = open(&mut lp, &dir.file("from", &content), READ);
@@ -110,7 +109,7 @@ pub fn files_are_sent_through_pipes<T: Backend>(lab: &Lab<T>) -> Verdict {
         sent += count;
     }
     drop(to);
-    let read = thread.join().expect("a reader").expect("what was sent");
+    let read = thread.join().expect("a reader").expect("the sent data");
     assert!(read == content, "in order, and whole");
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! Directories, and names that are made up.
+//! Directories, and temporary names.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::fs::{self, EntryKind, SymlinkKind};
 
 use super::{ask, refusal};
@@ -11,8 +10,8 @@ use crate::support::files::Directory;
 use crate::support::loops::{new_loop, run_to_the_end};
 use crate::{Lab, Verdict};
 
-/// All entries come, by name, with what they are, without the two that every directory has.
-pub fn entries_come_by_name<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `scandir` returns all entries, sorted by name, with their kinds, without `.` and `..`.
+pub fn scandir_sorts_by_name(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     for name in ["b", "a", "c10", "c2", "C"] {
         dir.file(if cfg!(windows) && name == "C" { "D" } else { name }, "");
@@ -40,8 +39,8 @@ pub fn entries_come_by_name<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Entries come in batches of the size asked for, each once, and then none, for ever.
-pub fn entries_come_in_batches<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `readdir` returns batches of the requested size, each entry once, and then empty batches.
+pub fn readdir_returns_batches(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let names: BTreeSet<String> = (0..100).map(|number| format!("file {number}")).collect();
     for name in &names {
@@ -66,8 +65,8 @@ pub fn entries_come_in_batches<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Two batches that are asked for at once are two batches.
-pub fn batches_may_be_asked_for_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Two concurrent `readdir` requests return separate batches.
+pub fn concurrent_readdirs_return_separate_batches(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     (0..20).for_each(|number| drop(dir.file(&format!("file {number}"), "")));
     let reading = ask(&mut lp, fs::opendir(dir.path(""))).expect("a directory");
@@ -83,20 +82,20 @@ pub fn batches_may_be_asked_for_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A directory that is in use is not closed under who uses it.
-pub fn a_directory_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A directory in use is not closed.
+pub fn a_directory_in_use_stays_open(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     dir.file("file", "");
     let reading = ask(&mut lp, fs::opendir(dir.path(""))).expect("a directory");
     let close = fs::closedir(reading.clone()).start(&mut lp, |_, _| panic!("it never began"));
     assert_eq!(close.expect_err("in use").kind(), ErrorKind::ResourceBusy);
     assert_eq!(ask(&mut lp, fs::readdir(&reading, 2)).expect("a batch").len(), 1);
-    ask(&mut lp, fs::closedir(reading)).expect("nobody uses it now");
+    ask(&mut lp, fs::closedir(reading)).expect("the directory is not in use");
     Ok(())
 }
 
-/// Made-up names are nobody else's, and what is made is for this user alone.
-pub fn made_up_names_are_new<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `mkdtemp` and `mkstemp` create unique names, with permissions for the current user only.
+pub fn temporary_names_are_unique(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (mut dirs, mut files) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..20 {
@@ -113,14 +112,14 @@ pub fn made_up_names_are_new<T: Backend>(lab: &Lab<T>) -> Verdict {
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
         let rest = name.strip_prefix("dir-").or(name.strip_prefix("file")).expect("its start");
         assert!(rest.len() == 6 && rest != "XXXXXX", "{name}");
-        let mode = ask(&mut lp, fs::stat(path)).expect("what was made").mode;
-        assert!(cfg!(windows) || mode & 0o077 == 0, "{mode:o}: for this user alone");
+        let mode = ask(&mut lp, fs::stat(path)).expect("the created entry").mode;
+        assert!(cfg!(windows) || mode & 0o077 == 0, "{mode:o}: for this user only");
     }
     Ok(())
 }
 
-/// A template must end with six `X`.
-pub fn templates_have_an_end<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A template must end with `XXXXXX`.
+pub fn templates_must_end_with_six_x(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     for template in ["dir", "XXXXX", "XXXXXXa", "dirXXXXXx", ""] {
         let template = dir.path(template);

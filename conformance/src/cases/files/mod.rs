@@ -1,12 +1,13 @@
 //! Point 36: files.
 //!
-//! What a backend performs itself and what a pool does must give the same: each case runs on
-//! both kinds, and compares with what `std` says where it can.
+//! A backend that performs an operation and the pool must give the same result: each case runs on
+//! both, and compares with `std` where possible.
 
 mod attributes;
+mod cancelling;
 mod copies;
 mod directories;
-mod hardship;
+mod errors;
 mod names;
 mod requests;
 mod transfers;
@@ -14,27 +15,27 @@ mod transfers;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use poll_core::Backend;
-use uv_core::Loop;
 use uv_core::fs::{self, Action, File, OpenOptions, Operation};
 
 use crate::support::loops::run_to_the_end;
 use crate::support::trace::Log;
 
+use crate::Loop;
 pub use attributes::*;
+pub use cancelling::*;
 pub use copies::*;
 pub use directories::*;
-pub use hardship::*;
+pub use errors::*;
 pub use names::*;
 pub use requests::*;
 pub use transfers::*;
 
-/// Has the loop do it, to the end, and gives what came.
+/// Starts an operation, runs the loop to its end, and returns the output.
 #[track_caller]
-fn ask<T: Backend, A: Action>(lp: &mut Loop<T>, operation: Operation<A>) -> A::Output {
+fn ask<A: Action>(lp: &mut Loop, operation: Operation<A>) -> A::Output {
     let log = Log::default();
-    let told = log.clone();
-    operation.start(lp, move |_, output| told.push(output)).expect("an operation that starts");
+    let sink = log.clone();
+    operation.start(lp, move |_, output| sink.push(output)).expect("an operation that starts");
     assert_eq!(log.len(), 0, "a call back from within the call");
     run_to_the_end(lp);
     let mut outputs = log.take();
@@ -42,9 +43,9 @@ fn ask<T: Backend, A: Action>(lp: &mut Loop<T>, operation: Operation<A>) -> A::O
     outputs.remove(0)
 }
 
-/// As [`ask`], for what must fail: with what kind of error.
+/// As [`ask`], for an operation that must fail: returns the kind of error.
 #[track_caller]
-fn refusal<T: Backend, A, R>(lp: &mut Loop<T>, operation: Operation<A>) -> ErrorKind
+fn refusal<A, R>(lp: &mut Loop, operation: Operation<A>) -> ErrorKind
 where
     A: Action<Output = io::Result<R>>,
     R: std::fmt::Debug + 'static,
@@ -58,7 +59,7 @@ const CREATE: OpenOptions = OpenOptions::new().read(true).write(true).create(tru
 
 /// Opens a file that can be opened.
 #[track_caller]
-fn open<T: Backend>(lp: &mut Loop<T>, path: &Path, options: OpenOptions) -> File {
+fn open(lp: &mut Loop, path: &Path, options: OpenOptions) -> File {
     ask(lp, fs::open(path, options))
         .unwrap_or_else(|error| panic!("open {}: {error}", path.display()))
 }

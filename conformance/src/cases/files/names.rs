@@ -1,25 +1,19 @@
-//! Names of files.
+//! Paths of files.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use poll_core::Backend;
-use uv_core::Loop;
 use uv_core::fs::{self, Access, CopyFlags, EntryKind, OpenOptions, SymlinkKind};
 
 use super::{CREATE, READ, WRITE, ask, open, refusal};
 use crate::support::files::Directory;
 use crate::support::loops::new_loop;
 use crate::support::wine;
-use crate::{Lab, Skip, Verdict};
+use crate::{Lab, Loop, Skip, Verdict};
 
-/// Makes a symbolic link, or says why this system does not.
-pub(super) fn link_to<T: Backend>(
-    lp: &mut Loop<T>,
-    target: &Path,
-    link: &Path,
-) -> Result<(), Skip> {
+/// Creates a symbolic link, or skips where this system refuses.
+pub(super) fn link_to(lp: &mut Loop, target: &Path, link: &Path) -> Result<(), Skip> {
     if wine::makes_no_links() {
         return Err(Skip::because("Wine makes no symbolic links"));
     }
@@ -34,8 +28,8 @@ pub(super) fn link_to<T: Backend>(
     }
 }
 
-/// Directories and names are made, changed and removed.
-pub fn names_are_made_and_removed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Directories and links are created, renamed and removed.
+pub fn entries_are_created_and_removed(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (old, new, inner) = (dir.file("old", "text"), dir.path("new"), dir.path("inner"));
     ask(&mut lp, fs::mkdir(&inner, 0o755)).expect("a directory");
@@ -51,8 +45,8 @@ pub fn names_are_made_and_removed<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A rename replaces the file that had the name.
-pub fn a_rename_replaces<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A rename replaces the file at the target.
+pub fn a_rename_replaces_the_target(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (one, other) = (dir.file("one", "1"), dir.file("other", "2"));
     ask(&mut lp, fs::rename(&one, &other)).expect("a file to rename");
@@ -60,8 +54,8 @@ pub fn a_rename_replaces<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What is not there is not found, whatever is asked of it.
-pub fn what_is_missing_is_not_found<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Every operation on a missing path is `NotFound`.
+pub fn missing_paths_are_not_found(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (lp, gone, new) = (&mut lp, dir.path("gone"), dir.path("new"));
     let mut kinds = vec![
@@ -88,13 +82,13 @@ pub fn what_is_missing_is_not_found<T: Backend>(lab: &Lab<T>) -> Verdict {
         refusal(lp, fs::stat("")),
     ];
     kinds.dedup();
-    assert_eq!(kinds, [ErrorKind::NotFound], "all of them say so");
+    assert_eq!(kinds, [ErrorKind::NotFound], "all operations report it");
     assert!(!new.exists(), "nothing was made");
     Ok(())
 }
 
-/// A name that is taken is not given to another.
-pub fn a_name_in_use_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An existing name is not overwritten by operations that create.
+pub fn a_name_in_use_is_refused(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (lp, one, other) = (&mut lp, dir.file("one", "1"), dir.file("other", "2"));
     let new = OpenOptions::new().write(true).create_new(true);
@@ -110,12 +104,12 @@ pub fn a_name_in_use_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
         let link = refusal(lp, fs::symlink(&one, &other, SymlinkKind::File));
         assert_eq!(link, ErrorKind::AlreadyExists);
     }
-    assert_eq!(std::fs::read(&other).expect("the file"), b"2", "as it was");
+    assert_eq!(std::fs::read(&other).expect("the file"), b"2", "unchanged");
     Ok(())
 }
 
-/// A directory is no file, a file no directory, and a directory that is not empty stays.
-pub fn directories_are_no_files<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A directory is not a file, a file is not a directory, and a non-empty directory is not removed.
+pub fn directories_and_files_are_distinct(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (lp, file, inner) = (&mut lp, dir.file("file", ""), dir.path("inner"));
     std::fs::create_dir(&inner).expect("a directory");
@@ -137,7 +131,7 @@ pub fn directories_are_no_files<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// A name that is too long for the system is refused.
-pub fn long_names_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn long_names_are_refused(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let long = dir.path(&"n".repeat(300));
     let stat = ask(&mut lp, fs::stat(&long)).expect_err("no such name");
@@ -151,8 +145,8 @@ pub fn long_names_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Names in any script, and with characters that mean something elsewhere.
-pub fn names_are_in_any_script<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Names may have characters of any script, and characters that are special elsewhere.
+pub fn names_may_be_unicode(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let names = ["naïve", "файл", "文件", "🦀 file", "e\u{301}", " lead", "%41"];
     for name in names {
@@ -171,8 +165,8 @@ pub fn names_are_in_any_script<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Names that are no text are names, too.
-pub fn names_need_not_be_text<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Names may be invalid Unicode.
+pub fn names_may_be_invalid_unicode(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let name = not_text();
     let path = dir.path("").join(&name);
@@ -197,15 +191,15 @@ fn not_text() -> OsString {
     OsString::from_vec(b"not\xfftext".to_vec())
 }
 
-/// Half a pair.
+/// An unpaired surrogate.
 #[cfg(windows)]
 fn not_text() -> OsString {
     use std::os::windows::ffi::OsStringExt;
     OsString::from_wide(&[0x66, 0xd800, 0x66])
 }
 
-/// A path with a NUL is refused at once, and the loop has nothing to do.
-pub fn a_nul_is_refused_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A path with a NUL is refused immediately, and the loop has no request.
+pub fn a_nul_in_a_path_is_refused_immediately(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let started = fs::stat("a\0b").start(&mut lp, |_, _| panic!("it never began"));
     assert_eq!(started.expect_err("no path").kind(), ErrorKind::InvalidInput);
@@ -215,12 +209,12 @@ pub fn a_nul_is_refused_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(performed.expect_err("no path").kind(), ErrorKind::InvalidInput);
     let started = fs::open("a", OpenOptions::new()).start(&mut lp, |_, _| panic!("never began"));
     assert_eq!(started.expect_err("neither read nor written").kind(), ErrorKind::InvalidInput);
-    assert!(!lp.alive(), "nothing is under way");
+    assert!(!lp.is_alive(), "no request is in flight");
     Ok(())
 }
 
-/// A link says what it was told to; what it leads to has one real path.
-pub fn links_are_read_and_resolved<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A link returns its target as it was set. The target has one real path.
+pub fn links_are_read_and_resolved(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (file, link) = (dir.file("file", "text"), dir.path("link"));
     link_to(&mut lp, "file".as_ref(), &link)?;
@@ -235,12 +229,12 @@ pub fn links_are_read_and_resolved<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert!(itself.is_symlink() && itself.size == 4 && itself.ino != followed.ino);
     assert!(ask(&mut lp, fs::readlink(&file)).is_err(), "no link");
     ask(&mut lp, fs::unlink(&link)).expect("a link to remove");
-    assert!(file.exists(), "what it led to is left");
+    assert!(file.exists(), "the target is kept");
     Ok(())
 }
 
-/// Links that lead to each other lead nowhere, and following them ends.
-pub fn links_in_a_circle_are_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Links that form a loop are an error.
+pub fn link_loops_are_an_error(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (one, other) = (dir.path("one"), dir.path("other"));
     link_to(&mut lp, "other".as_ref(), &one)?;
@@ -251,7 +245,7 @@ pub fn links_in_a_circle_are_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
         ask(&mut lp, fs::realpath(&other)).map(drop),
     ];
     for error in errors.map(|result| result.expect_err("a circle")) {
-        assert_ne!(error.kind(), ErrorKind::NotFound, "a circle, not nothing");
+        assert_ne!(error.kind(), ErrorKind::NotFound, "a link loop, not a missing path");
         #[cfg(unix)]
         assert_eq!(error.raw_os_error(), Some(libc::ELOOP), "{error}");
     }
@@ -259,8 +253,8 @@ pub fn links_in_a_circle_are_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Windows has links to directories that need no privilege.
-pub fn junctions_lead_to_directories<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Windows junctions link to directories without a privilege.
+pub fn junctions_lead_to_directories(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let (target, link) = (dir.path("target"), dir.path("link"));
     std::fs::create_dir(&target).expect("a directory");
@@ -277,19 +271,19 @@ pub fn junctions_lead_to_directories<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert!(ask(&mut lp, fs::lstat(&link)).expect("a link").is_symlink());
     assert_eq!(ask(&mut lp, fs::readlink(&link)).expect("a link"), target, "without a prefix");
     ask(&mut lp, fs::unlink(&link)).expect("a link to remove");
-    assert!(target.join("file").exists(), "what it led to is left");
+    assert!(target.join("file").exists(), "the target is kept");
     Ok(())
 }
 
-/// What may be done with a file can be asked.
-pub fn access_can_be_asked_for<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The permitted access to a file can be checked.
+pub fn access_can_be_checked(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let file = dir.file("file", "");
     ask(&mut lp, fs::access(&file, Access::empty())).expect("it exists");
     ask(&mut lp, fs::access(&file, Access::READ | Access::WRITE)).expect("it is ours");
     ask(&mut lp, fs::access(dir.path(""), Access::all())).expect("a directory");
     if cfg!(unix) {
-        // Nobody may execute what nobody may execute, not even root.
+        // Without any execute permission, not even root may execute it.
         assert_eq!(
             refusal(&mut lp, fs::access(&file, Access::EXECUTE)),
             ErrorKind::PermissionDenied

@@ -1,5 +1,4 @@
-//! Operations as requests: when they call back, when they can be cancelled, what a loop
-//! that goes leaves behind.
+//! Operations as requests: callbacks, cancellation, and dropped loops.
 
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +7,7 @@ use std::time::Instant;
 
 use poll_core::Backend;
 use uv_core::fs;
-use uv_core::{IoBufMut, Lane, Loop, Pool, RunMode};
+use uv_core::{IoBufMut, Pool, RunMode, WorkKind};
 
 use super::{CREATE, READ, ask, open};
 use crate::support::files::{Directory, file_of};
@@ -16,10 +15,10 @@ use crate::support::gate::Gate;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::observe::SOON;
 use crate::support::trace::{Count, Log};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Whether an error says that the request was given up.
-fn is_cancelled<R>(result: io::Result<R>) -> bool {
+/// Whether an error is a cancellation.
+pub(super) fn is_cancelled<R>(result: io::Result<R>) -> bool {
     let code = result.err().and_then(|error| error.raw_os_error());
     // WSAECANCELLED and ECANCELED.
     #[cfg(windows)]
@@ -29,29 +28,29 @@ fn is_cancelled<R>(result: io::Result<R>) -> bool {
 }
 
 /// A pool of one thread, which waits at a gate.
-fn busy_pool<T: Backend>(lp: &mut Loop<T>) -> (Pool, Gate) {
+pub(super) fn busy_pool(lp: &mut Loop) -> (Pool, Gate) {
     let (pool, gate) = (Pool::new(1).expect("a pool"), Gate::default());
     let at = gate.clone();
-    lp.queue_work_on(&pool, Lane::Cpu, move || at.pass(), |_, _| {}).expect("queued work");
+    lp.queue_work_on(&pool, WorkKind::Cpu, move || at.pass(), |_, _| {}).expect("queued work");
     gate.await_waiting(1);
     (pool, gate)
 }
 
-/// No call of the API calls back; the loop lives for a request, and each calls back once.
-pub fn callbacks_come_once_and_later<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// No function calls back inline. A request keeps the loop alive, and calls back once.
+pub fn callbacks_run_once_and_never_inline(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let count = Count::default();
     let counted = count.clone();
     fs::stat(".").start(&mut lp, move |_, _| counted.count()).expect("it starts");
-    assert!(lp.alive() && count.get() == 0, "under way");
+    assert!(lp.is_alive() && count.get() == 0, "in flight");
     run_to_the_end(&mut lp);
     assert_eq!(count.get(), 1);
     Ok(())
 }
 
-/// A callback starts the next operation, and that one the next.
-pub fn operations_follow_each_other<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn next<T: Backend>(lp: &mut Loop<T>, left: u32, count: Count) {
+/// A callback starts the next operation.
+pub fn operations_can_be_chained(lab: &Lab) -> Verdict {
+    fn next(lp: &mut Loop, left: u32, count: Count) {
         let stat = fs::stat(".").start(lp, move |lp, stat| {
             assert!(stat.expect("a directory").is_dir());
             count.count();
@@ -68,8 +67,8 @@ pub fn operations_follow_each_other<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Both twins of an operation give the same, and fail alike.
-pub fn both_twins_agree<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `perform` and `start` give the same results and the same errors.
+pub fn perform_and_start_agree(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let path = dir.file("file", "text");
     let file = open(&mut lp, &path, READ);
@@ -99,8 +98,8 @@ pub fn both_twins_agree<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Hundreds of operations under way together, each with its own buffer.
-pub fn hundreds_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Hundreds of operations are in flight, each with its own buffer.
+pub fn hundreds_run_concurrently(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let content: Vec<u8> = (0..2000_u32).flat_map(u32::to_le_bytes).collect();
     std::fs::write(dir.path("file"), &content).expect("a file");
@@ -133,9 +132,9 @@ pub fn hundreds_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What has not begun can be cancelled: nothing is done, and the callback says so, with the
-/// buffer.
-pub fn what_has_not_begun_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A queued operation can be cancelled: it is not performed, and its callback gets the cancellation
+/// and the buffer.
+pub fn queued_operations_can_be_cancelled(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let file = open(&mut lp, &dir.path("file"), CREATE);
     let (pool, gate) = busy_pool(&mut lp);
@@ -150,27 +149,27 @@ pub fn what_has_not_begun_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict 
     write.cancel(&mut lp).expect("it has not begun");
     mkdir.cancel(&mut lp).expect("it has not begun");
     let again = write.cancel(&mut lp).expect_err("cancelled already");
-    assert_eq!((again.kind(), log.len()), (ErrorKind::ResourceBusy, 0), "told later");
+    assert_eq!((again.kind(), log.len()), (ErrorKind::ResourceBusy, 0), "reported by the callback");
     gate.open();
     run_to_the_end(&mut lp);
     assert_eq!(log.take(), [true, true]);
     assert_eq!(write.cancel(&mut lp).expect_err("over").kind(), ErrorKind::NotFound);
     assert_eq!(ask(&mut lp, fs::fstat(&file)).expect("a file").size, 0, "nothing was written");
     assert!(!dir.path("dir").exists(), "nothing was made");
-    ask(&mut lp, fs::close(file)).expect("nobody uses it any more");
+    ask(&mut lp, fs::close(file)).expect("the file is not in use");
     Ok(())
 }
 
-/// A cancel right after the start either says that it is too late, and then there is a
-/// result, or prevents it.
-pub fn a_cancel_prevents_or_is_too_late<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A cancel right after the start prevents the operation, or fails, and then the operation
+/// completes.
+pub fn a_cancel_prevents_the_operation_or_fails(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     for number in 0..50 {
         let path = dir.path(&format!("dir {number}"));
         let log = Log::default();
-        let told = log.clone();
+        let sink = log.clone();
         let mkdir = fs::mkdir(&path, 0o700);
-        let request = mkdir.start(&mut lp, move |_, result| told.push(result)).expect("it starts");
+        let request = mkdir.start(&mut lp, move |_, result| sink.push(result)).expect("it starts");
         let cancelled = request.cancel(&mut lp);
         run_to_the_end(&mut lp);
         let result = log.take().remove(0);
@@ -178,7 +177,7 @@ pub fn a_cancel_prevents_or_is_too_late<T: Backend>(lab: &Lab<T>) -> Verdict {
             Ok(()) => assert!(is_cancelled(result) && !path.exists(), "prevented"),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-                result.expect("too late to prevent it");
+                result.expect("the operation was performed");
                 assert!(path.is_dir());
             }
         }
@@ -186,26 +185,26 @@ pub fn a_cancel_prevents_or_is_too_late<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What has begun cannot be cancelled.
-pub fn what_has_begun_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A started operation cannot be cancelled.
+pub fn started_operations_cannot_be_cancelled(lab: &Lab) -> Verdict {
     let (mut lp, log) = (new_loop(lab)?, Log::default());
     let (reader, writer) = io::pipe().expect("a pipe");
     let (reader, pool) = (file_of(reader), Pool::new(1).expect("a pool"));
     let started = Instant::now();
     let busy = loop {
         assert!(started.elapsed() < SOON, "a thread reads");
-        let (read, told) = (fs::read(&reader, vec![0; 10]), log.clone());
-        let request = read.start_on(&mut lp, &pool, move |_, (count, _)| told.push(count));
+        let (read, sink) = (fs::read(&reader, vec![0; 10]), log.clone());
+        let request = read.start_on(&mut lp, &pool, move |_, (count, _)| sink.push(count));
         while pool.active() == 0 {
-            assert!(started.elapsed() < SOON, "a thread takes it");
+            assert!(started.elapsed() < SOON, "no thread takes the operation");
             std::thread::yield_now();
         }
-        // A thread that has taken it may be about to begin.
+        // The thread that has taken it may not have started yet.
         match request.expect("it starts").cancel(&mut lp) {
             Err(busy) => break busy,
             Ok(()) => {
                 run_to_the_end(&mut lp);
-                assert!(is_cancelled(log.take().remove(0)), "it was not begun");
+                assert!(is_cancelled(log.take().remove(0)), "it was not started");
             }
         }
     };
@@ -216,7 +215,7 @@ pub fn what_has_begun_cannot_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// True if this kernel and this file system read what is in memory without blocking.
+/// True if this kernel and this file system read cached data without blocking.
 #[cfg(target_os = "linux")]
 fn reads_at_once(path: &std::path::Path) -> bool {
     use std::os::fd::AsRawFd;
@@ -225,19 +224,19 @@ fn reads_at_once(path: &std::path::Path) -> bool {
     let list = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: memory.len() };
     let (call, flags) = (libc::SYS_preadv2, libc::c_long::from(libc::RWF_NOWAIT));
     let (number, zero): (_, libc::c_long) = (libc::c_long::from(file.as_raw_fd()), 0);
-    // SAFETY: the list names one piece of memory, which is there to be filled.
+    // SAFETY: the list names one buffer, which outlives the call.
     let count = unsafe { libc::syscall(call, number, &list, zero + 1, zero, zero, flags) };
     count == 4
 }
 
-/// What is in the kernel's memory is read though all threads are busy, and told later; what
-/// is not there, as nothing is beyond the end, waits for a thread.
+/// Data in the page cache is read although all threads are busy, and calls back later. Other reads,
+/// such as those beyond the end, wait for a thread.
 #[cfg(target_os = "linux")]
-pub fn what_is_in_memory_is_read_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn cached_data_is_read_without_a_thread(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let path = dir.file("file", "text");
     if !reads_at_once(&path) {
-        return Err(crate::Skip::because("this file system does not say whether it would block"));
+        return Err(crate::Skip::because("this file system does not support `RWF_NOWAIT`"));
     }
     let by_backend = lp.backend().supports(poll_core::OpKind::Read);
     let file = file_of(std::fs::File::open(&path).expect("a file"));
@@ -245,11 +244,11 @@ pub fn what_is_in_memory_is_read_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     lp.set_pool(pool);
     let log = Log::default();
     for (bytes, offset) in [(8, 0), (4, 0), (2, 1), (1, 4)] {
-        let told = log.clone();
+        let sink = log.clone();
         let read = fs::read_at(&file, vec![0; bytes], offset);
         let started = read.start(&mut lp, move |_, (count, buf)| {
             let count = count.expect("a read");
-            told.push((offset, buf[..count].to_vec()));
+            sink.push((offset, buf[..count].to_vec()));
         });
         started.expect("it starts");
     }
@@ -269,16 +268,17 @@ pub fn what_is_in_memory_is_read_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What is in the kernel's memory is read though all threads are busy.
+/// Data in the page cache is read although all threads are busy, and calls back later. Other reads,
+/// such as those beyond the end, wait for a thread.
 #[cfg(not(target_os = "linux"))]
-pub fn what_is_in_memory_is_read_at_once<T: Backend>(_lab: &Lab<T>) -> Verdict {
-    Err(crate::Skip::because("only Linux says whether a read would block"))
+pub fn cached_data_is_read_without_a_thread(_lab: &Lab) -> Verdict {
+    Err(crate::Skip::because("only Linux has `RWF_NOWAIT`"))
 }
 
-/// Many small reads on one thread, which may take several at a time: each gives its part, in
-/// the order of their starts, those at the end of the file and other work among them; those
-/// that are cancelled give their memory back.
-pub fn many_reads_on_one_thread_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Many small reads on one thread, which may take several at a time, return their data in start
+/// order, also with reads at the end of the file and other work among them. Cancelled reads return
+/// their memory.
+pub fn many_reads_on_one_thread_keep_their_order(lab: &Lab) -> Verdict {
     const READS: usize = 300;
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let content: String = (0..READS).map(|at| char::from(b' ' + (at % 90) as u8)).collect();
@@ -287,14 +287,14 @@ pub fn many_reads_on_one_thread_keep_their_order<T: Backend>(lab: &Lab<T>) -> Ve
     let (log, count) = (Log::default(), Count::default());
     let mut ends = Vec::new();
     for number in 0..READS {
-        // Every seventh is at the end of the file, and has less to read than it could.
+        // Every seventh read is at the end of the file, and is short.
         let at = if number % 7 == 0 { READS - 1 } else { number };
-        let (told, counted) = (log.clone(), count.clone());
+        let (sink, counted) = (log.clone(), count.clone());
         let read = fs::read_at(&file, vec![0; 2], at as u64);
         let started = read.start_on(&mut lp, &pool, move |_, (count, buf)| {
-            assert_eq!(buf.len(), 2, "the memory comes back");
+            assert_eq!(buf.len(), 2, "the memory is returned");
             match count {
-                Ok(count) => told.push((number, buf[..count].to_vec())),
+                Ok(count) => sink.push((number, buf[..count].to_vec())),
                 Err(error) => assert!(is_cancelled::<()>(Err(error)) && number % 11 == 5),
             }
             counted.count();
@@ -306,37 +306,37 @@ pub fn many_reads_on_one_thread_keep_their_order<T: Backend>(lab: &Lab<T>) -> Ve
             ends.push((number, content.as_bytes()[at..READS.min(at + 2)].to_vec()));
         }
         if number % 31 == 3 {
-            let (told, entry) = (log.clone(), (READS + number, Vec::new()));
+            let (sink, entry) = (log.clone(), (READS + number, Vec::new()));
             ends.push(entry.clone());
-            let work = lp.queue_work_on(&pool, Lane::Cpu, || (), move |_, _| told.push(entry));
+            let work = lp.queue_work_on(&pool, WorkKind::Cpu, || (), move |_, _| sink.push(entry));
             work.expect("queued work");
         }
     }
     gate.open();
     run_to_the_end(&mut lp);
     assert_eq!(count.get(), READS as u64);
-    let told = log.take();
-    let order = told.iter().zip(&ends).position(|(told, end)| told != end);
-    assert_eq!((told.len(), order), (ends.len(), None), "the first that is out of order");
+    let results = log.take();
+    let order = results.iter().zip(&ends).position(|(result, end)| result != end);
+    assert_eq!((results.len(), order), (ends.len(), None), "the first read out of order");
     Ok(())
 }
 
-/// Small reads of two loops on one thread come home, each to its own.
-pub fn reads_of_two_loops_on_one_thread<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Small reads of two loops on one thread complete in their own loops.
+pub fn reads_of_two_loops_share_one_thread(lab: &Lab) -> Verdict {
     let (mut lp, mut other, dir) = (new_loop(lab)?, new_loop(lab)?, Directory::new());
     let file = file_of(std::fs::File::open(dir.file("file", "text")).expect("a file"));
     let (pool, gate) = busy_pool(&mut lp);
     let (log, others, third) = (Log::default(), Log::default(), Log::default());
     let mut gone = new_loop(lab)?;
     for number in 0..120 {
-        let (at, told) = match number % 5 {
+        let (at, sink) = match number % 5 {
             0 | 3 => (&mut lp, log.clone()),
             4 => (&mut gone, third.clone()),
             _ => (&mut other, others.clone()),
         };
         let read = fs::read_at(&file, vec![0; 4], 0);
         let started = read.start_on(at, &pool, move |_, (count, buf)| {
-            told.push((number, count.expect("a read"), buf));
+            sink.push((number, count.expect("a read"), buf));
         });
         started.expect("it starts");
     }
@@ -350,18 +350,18 @@ pub fn reads_of_two_loops_on_one_thread<T: Backend>(lab: &Lab<T>) -> Verdict {
     };
     assert_eq!(log.take(), read(&[0, 3]));
     assert_eq!(others.take(), read(&[1, 2]));
-    assert_eq!(third.len(), 0, "a loop that is gone calls nobody back");
+    assert_eq!(third.len(), 0, "a dropped loop runs no callback");
     Ok(())
 }
 
-/// A file that is in use is not closed under who uses it.
-pub fn a_file_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A file in use is not closed.
+pub fn a_file_in_use_stays_open(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let file = open(&mut lp, &dir.file("file", "text"), READ);
     let log = Log::default();
-    let told = log.clone();
+    let sink = log.clone();
     let read = fs::read(&file, vec![0; 10]);
-    read.start(&mut lp, move |_, (count, _)| told.push(count)).expect("it starts");
+    read.start(&mut lp, move |_, (count, _)| sink.push(count)).expect("it starts");
     let close = fs::close(file).start(&mut lp, |_, _| panic!("it never began"));
     assert_eq!(close.expect_err("the read uses it").kind(), ErrorKind::ResourceBusy);
     run_to_the_end(&mut lp);
@@ -369,15 +369,17 @@ pub fn a_file_in_use_stays_open<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A callback may close the file that it has read: the operation has let go of it.
-pub fn a_callback_may_close_its_file<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A callback may close the file that it has read: the operation has released it.
+pub fn a_callback_may_close_its_file(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let file = open(&mut lp, &dir.file("file", "text"), READ);
     let log = Log::default();
-    let told = log.clone();
+    let sink = log.clone();
     let read = fs::read(&file, vec![0; 10]);
     let started = read.start(&mut lp, move |lp, _| {
-        fs::close(file).start(lp, move |_, closed| told.push(closed)).expect("nobody uses it");
+        fs::close(file)
+            .start(lp, move |_, closed| sink.push(closed))
+            .expect("the file is not in use");
     });
     started.expect("it starts");
     run_to_the_end(&mut lp);
@@ -385,17 +387,17 @@ pub fn a_callback_may_close_its_file<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Memory whose end can be seen.
+/// Memory whose drop can be observed.
 struct Watched(Box<[u8]>, #[allow(dead_code, reason = "its end is the point")] Arc<()>);
 
-// SAFETY: the bytes are on the heap, where moving the box leaves them.
+// SAFETY: the bytes are on the heap, where moving the box does not move them.
 unsafe impl IoBufMut for Watched {
     fn memory(&mut self) -> &mut [u8] {
         &mut self.0
     }
 }
 
-/// Waits until nobody but the case has it.
+/// Waits until the case has the only reference.
 fn await_end(watched: &Arc<()>) {
     let started = Instant::now();
     while Arc::strong_count(watched) > 1 {
@@ -404,24 +406,24 @@ fn await_end(watched: &Arc<()>) {
     }
 }
 
-/// A loop may go while operations are queued or under way: nobody is told, nothing leaks,
-/// and the memory is the kernel's as long as it uses it.
-pub fn a_loop_may_go_before_its_operations<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A loop may be dropped while operations are queued or in flight: no callback runs, nothing leaks,
+/// and the memory stays allocated while the kernel uses it.
+pub fn a_loop_may_be_dropped_before_its_operations(lab: &Lab) -> Verdict {
     let dir = Directory::new();
     dir.file("file", "text");
     let watched = Arc::new(());
     let buffer = || Watched(vec![0; 4096].into(), Arc::clone(&watched));
-    for turns in 0..3 {
+    for iterations in 0..3 {
         let mut lp = new_loop(lab)?;
         let file = open(&mut lp, &dir.path("file"), READ);
         let (reader, writer) = io::pipe().expect("a pipe");
         let (reader, captured) = (file_of(reader), Arc::clone(&watched));
-        let told = move || drop(captured);
-        // On a pool of its own, as it may block a thread for as long as the pipe is open.
+        let callback = move || drop(captured);
+        // On its own pool, as it may block a thread for as long as the pipe is open.
         let pool = Pool::new(1).expect("a pool");
         let blocked = fs::read(&reader, buffer());
-        blocked.start_on(&mut lp, &pool, move |_, _| told()).expect("it starts");
-        if turns == 2 && lp.backend().supports(poll_core::OpKind::Read) {
+        blocked.start_on(&mut lp, &pool, move |_, _| callback()).expect("it starts");
+        if iterations == 2 && lp.backend().supports(poll_core::OpKind::Read) {
             let blocked = fs::read(&reader, buffer());
             blocked.start(&mut lp, |_, _| panic!("nothing is written")).expect("it starts");
         }
@@ -430,7 +432,7 @@ pub fn a_loop_may_go_before_its_operations<T: Backend>(lab: &Lab<T>) -> Verdict 
             one.start(&mut lp, |_, _| {}).expect("it starts");
             other.start(&mut lp, |_, _| {}).expect("it starts");
         }
-        for _ in 0..turns {
+        for _ in 0..iterations {
             run(&mut lp, RunMode::NoWait);
         }
         drop(lp);
@@ -440,8 +442,8 @@ pub fn a_loop_may_go_before_its_operations<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// A panic in a callback comes out of the run; the other operations call back all the same.
-pub fn a_panic_is_that_of_one_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A panic in a callback propagates out of the run. The other operations still call back.
+pub fn a_panic_affects_one_callback_only(lab: &Lab) -> Verdict {
     let (mut lp, count) = (new_loop(lab)?, Count::default());
     for number in 0..20 {
         let counted = count.clone();

@@ -1,4 +1,4 @@
-//! Datagrams, with their addresses.
+//! Datagram operations with addresses.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
@@ -9,9 +9,9 @@ use crate::support::operations::{lent_slice, submit};
 use crate::support::work::{Message, sockaddr_of};
 use crate::{Lab, Skip, Verdict};
 
-/// A datagram of several pieces goes to the address in its header, and whoever receives it is
-/// told who has sent it. Both are in flight at once.
-pub fn messages_go_with_their_addresses<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A gathered datagram goes to the address in its header, and the receiver gets the sender's
+/// address. Both operations are in flight together.
+pub fn messages_carry_addresses(lab: &Lab) -> Verdict {
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     let (near, far) = (bind(), bind());
     let (to, from) = (near.local_addr().expect("an address"), far.local_addr());
@@ -32,7 +32,7 @@ pub fn messages_go_with_their_addresses<T: Backend>(lab: &Lab<T>) -> Verdict {
     quiet(&mut backend);
     let send = Op::SendMsg { source: RawSource::of(&far), message: sent.lend(), flags: 0 };
     submit(&mut backend, B, send);
-    // Which of the two is told first is the kernel's affair.
+    // The kernel may complete either operation first.
     let (mut sent_count, mut received_count) = (None, None);
     while sent_count.is_none() || received_count.is_none() {
         let events = wait_for(&mut backend, SOON);
@@ -45,7 +45,7 @@ pub fn messages_go_with_their_addresses<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(sent_count, Some(Ok(12)), "the send");
     assert_eq!(received_count, Some(Ok(12)), "the receive");
     assert_eq!(&memory[..12], b"hello, world");
-    assert_eq!(sender[..2], from[..2], "the address of who has sent it");
+    assert_eq!(sender[..2], from[..2], "the address of the sender");
     quiet(&mut backend);
     drop(backend);
     Ok(())

@@ -2,33 +2,34 @@
 
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::{Handle, Pipe, Stream};
 
+use crate::support::datagrams::code::EALREADY;
+use crate::support::datagrams::refused;
 use crate::support::loops::run_to_the_end;
 use crate::support::pipes::{Name, bound_to, one_echo, piping_loop, read_all};
 use crate::support::streams::{echo, finish, outcome, refusal, run_until};
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 
-/// A connect is a request: it keeps the loop alive, does not make its handle active, is told
-/// later and comes one at a time. A connection is not connected again.
-pub fn connecting_is_a_request<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A connect is a request: it keeps the loop alive, does not make its handle active, calls back
+/// later, and only one may be in flight. A connected pipe cannot be connected again.
+pub fn connecting_is_a_request(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
-    let (name, told) = (Name::new(), Log::default());
+    let (name, callbacks) = (Name::new(), Log::default());
     let (server, client) = (bound_to(&mut lp, &name), Pipe::new(&mut lp));
-    server.listen_quietly(&mut lp, 8).unwrap();
+    server.listen_without_callback(&mut lp, 8).unwrap();
     server.unreference(&mut lp).unwrap();
     client.unreference(&mut lp).unwrap();
-    client.connect(&mut lp, &name, told.ended("connect")).unwrap();
-    let second = client.connect(&mut lp, &name, |_, _, _| panic!("told of a refused call"));
-    assert_eq!(refusal(second), ErrorKind::AlreadyExists);
-    assert!(!client.is_active(&lp) && lp.alive());
-    assert_eq!(told.len(), 0, "nothing is told inline");
+    client.connect(&mut lp, &name, callbacks.ended("connect")).unwrap();
+    let second = client.connect(&mut lp, &name, |_, _, _| panic!("a refused call has called back"));
+    refused(second, EALREADY, "a connect is pending");
+    assert!(!client.is_active(&lp) && lp.is_alive());
+    assert_eq!(callbacks.len(), 0, "no callback runs inline");
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("connect", "done")]);
+    assert_eq!(callbacks.take(), [("connect", "done")]);
     assert!(client.is_readable(&lp) && client.is_writable(&lp));
-    let again = client.connect(&mut lp, &name, |_, _, _| panic!("told of a refused call"));
+    let again = client.connect(&mut lp, &name, |_, _, _| panic!("a refused call has called back"));
     assert!(again.is_err(), "a connection is not connected again");
     client.close(&mut lp).unwrap();
     server.close(&mut lp).unwrap();
@@ -36,26 +37,26 @@ pub fn connecting_is_a_request<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// That nobody is there is told by the callback, never inline, whether the name is unknown or
-/// only its listener is gone. The handle can try again.
-pub fn nobody_there_is_told_by_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A failed connect is reported by the callback, never inline, for an unknown name and for a path
+/// without a listener. The handle can try again.
+pub fn a_failed_connect_is_reported_by_the_callback(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
-    let (name, client, told) = (Name::new(), Pipe::new(&mut lp), Log::default());
-    let attempt = |lp: &mut uv_core::Loop<T>| {
-        let tell = told.clone();
+    let (name, client, callbacks) = (Name::new(), Pipe::new(&mut lp), Log::default());
+    let attempt = |lp: &mut crate::Loop| {
+        let log = callbacks.clone();
         let begun = client.connect(lp, &name, move |lp, client, result| {
-            tell.push(result.map_err(|error| error.kind()));
+            log.push(result.map_err(|error| error.kind()));
             assert_eq!(client.is_writable(lp), client.is_readable(lp));
         });
-        begun.expect("whatever it is, it is told later");
-        assert_eq!(told.len(), 0, "nothing is told inline");
+        begun.expect("every error is reported by the callback");
+        assert_eq!(callbacks.len(), 0, "no callback runs inline");
         run_to_the_end(lp);
-        told.take().pop().expect("it is told")
+        callbacks.take().pop().expect("a callback")
     };
     assert_eq!(attempt(&mut lp), Err(ErrorKind::NotFound));
     assert!(!client.is_readable(&lp) && !client.is_writable(&lp));
     if cfg!(unix) {
-        // A socket that nobody listens at.
+        // A socket without a listener.
         let (lazy, file) = (bound_to(&mut lp, &name), name.as_ref());
         assert_eq!(attempt(&mut lp), Err(ErrorKind::ConnectionRefused));
         lazy.close(&mut lp).unwrap();
@@ -64,7 +65,7 @@ pub fn nobody_there_is_told_by_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict
         std::fs::remove_file(file).unwrap();
     }
     let server = bound_to(&mut lp, &name);
-    server.listen_quietly(&mut lp, 8).unwrap();
+    server.listen_without_callback(&mut lp, 8).unwrap();
     server.unreference(&mut lp).unwrap();
     assert_eq!(attempt(&mut lp), Ok(()), "it can try again");
     server.close(&mut lp).unwrap();
@@ -73,14 +74,14 @@ pub fn nobody_there_is_told_by_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict
     Ok(())
 }
 
-/// What is written and shut down while connecting waits for the connection and follows it in
-/// order; without a connection it is cancelled.
-pub fn writes_wait_for_the_connection<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Writes and a shutdown during a connect wait for the connection and follow it in order. If the
+/// connect fails, they are cancelled.
+pub fn writes_wait_for_the_connection(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
-    let (name, told, all) = (Name::new(), Log::default(), Log::default());
+    let (name, callbacks, all) = (Name::new(), Log::default(), Log::default());
     let server = bound_to(&mut lp, &name);
     let read = all.clone();
-    server.listen_quietly(&mut lp, 8).unwrap();
+    server.listen_without_callback(&mut lp, 8).unwrap();
     server
         .accept_with(&mut lp, move |lp, server, peer| {
             read_all(lp, peer.unwrap(), &read);
@@ -88,55 +89,53 @@ pub fn writes_wait_for_the_connection<T: Backend>(lab: &Lab<T>) -> Verdict {
         })
         .unwrap();
     let client = Pipe::new(&mut lp);
-    client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+    client.connect(&mut lp, &name, callbacks.ended("connect")).unwrap();
     assert_eq!(refusal(client.try_write(&mut lp, b"x")), ErrorKind::WouldBlock);
-    client.write(&mut lp, "hello ", told.written("one")).unwrap();
-    client.write(&mut lp, "world", told.written("two")).unwrap();
-    client.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    client.write(&mut lp, "hello ", callbacks.written("one")).unwrap();
+    client.write(&mut lp, "world", callbacks.written("two")).unwrap();
+    client.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();
     assert_eq!(client.write_queue_size(&lp), 11);
-    run_until(&mut lp, "the shutdown", |_| told.len() == 4);
+    run_until(&mut lp, "the shutdown", |_| callbacks.len() == 4);
     let expected = ["connect", "one", "two", "shutdown"].map(|name| (name, "done"));
-    assert_eq!(told.take(), expected);
+    assert_eq!(callbacks.take(), expected);
     run_until(&mut lp, "all of it", |_| all.len() == 1);
     assert_eq!(all.take(), [b"hello world"]);
     client.close(&mut lp).unwrap();
 
     let lonely = Pipe::new(&mut lp);
-    lonely.connect(&mut lp, Name::new(), told.ended("connect")).unwrap();
-    lonely.write(&mut lp, "into the void", told.written("write")).unwrap();
+    lonely.connect(&mut lp, Name::new(), callbacks.ended("connect")).unwrap();
+    lonely.write(&mut lp, "lost", callbacks.written("write")).unwrap();
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("connect", "failed"), ("write", "cancelled")]);
+    assert_eq!(callbacks.take(), [("connect", "failed"), ("write", "cancelled")]);
     lonely.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A close while connecting cancels the connect, and what was to be written, before its own
-/// callback.
-pub fn a_close_cancels_the_connect<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A close during a connect cancels the connect, and the writes behind it, before its own callback.
+pub fn a_close_cancels_the_connect(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
-    let (name, told) = (Name::new(), Log::default());
+    let (name, callbacks) = (Name::new(), Log::default());
     let server = bound_to(&mut lp, &name);
-    server.listen_quietly(&mut lp, 8).unwrap();
+    server.listen_without_callback(&mut lp, 8).unwrap();
     let client = Pipe::new(&mut lp);
-    client.connect(&mut lp, &name, told.ended("connect")).unwrap();
-    client.write(&mut lp, "never", told.written("write")).unwrap();
-    client.close_with(&mut lp, told.closed("close")).unwrap();
+    client.connect(&mut lp, &name, callbacks.ended("connect")).unwrap();
+    client.write(&mut lp, "never", callbacks.written("write")).unwrap();
+    client.close_with(&mut lp, callbacks.closed("close")).unwrap();
     server.close(&mut lp).unwrap();
     finish(lp);
-    let told = told.take();
-    assert_eq!(told[1..], [("write", "cancelled"), ("close", "closed")]);
-    assert!(matches!(told[0], ("connect", "cancelled" | "done")), "{told:?}");
+    let expected = [("connect", "cancelled"), ("write", "cancelled"), ("close", "closed")];
+    assert_eq!(callbacks.take(), expected);
     Ok(())
 }
 
-/// Connections come to the callback one by one, and to requests in order, before it.
-pub fn connections_are_accepted_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Connections reach the callback one at a time, and accept requests in order, before the callback.
+pub fn connections_are_accepted_in_order(lab: &Lab) -> Verdict {
     const CLIENTS: u8 = 12;
     let mut lp = piping_loop(lab)?;
     let (name, got) = (Name::new(), Log::default());
     let server = bound_to(&mut lp, &name);
-    let greet = |how: &'static str, lp: &mut uv_core::Loop<T>, peer: Pipe, got: &Log<_>| {
+    let greet = |how: &'static str, lp: &mut crate::Loop, peer: Pipe, got: &Log<_>| {
         let got = got.clone();
         peer.read(lp, vec![0; 8], move |lp, peer, count, buffer| {
             got.push((how, buffer[..count.unwrap()].to_vec()));
@@ -179,22 +178,22 @@ pub fn connections_are_accepted_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// When too many wait to be accepted, a connect fails or waits, and harms nobody: those
-/// before it are served.
-pub fn a_full_backlog_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// With a full backlog a connect fails or waits, and affects no other client: earlier ones are
+/// served.
+pub fn a_full_backlog_is_reported(lab: &Lab) -> Verdict {
     const CLIENTS: usize = 20;
     let mut lp = piping_loop(lab)?;
-    let (name, told) = (Name::new(), Log::default());
+    let (name, callbacks) = (Name::new(), Log::default());
     let server = bound_to(&mut lp, &name);
-    server.listen_quietly(&mut lp, 2).unwrap();
+    server.listen_without_callback(&mut lp, 2).unwrap();
     server.unreference(&mut lp).unwrap();
     let clients: Vec<_> = (0..CLIENTS).map(|_| Pipe::new(&mut lp)).collect();
     for client in &clients {
-        client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+        client.connect(&mut lp, &name, callbacks.ended("connect")).unwrap();
     }
-    // Those that wait in the kernel do so until they are accepted, or closed.
-    run_until(&mut lp, "a connection", |_| told.len() > 0);
-    let before = told.take();
+    // Connects pending in the kernel stay so until they are accepted, or closed.
+    run_until(&mut lp, "a connection", |_| callbacks.len() > 0);
+    let before = callbacks.take();
     assert!(before.contains(&("connect", "done")), "{before:?}");
     let ends = Log::default();
     echo(&mut lp, server, &ends);
@@ -202,29 +201,29 @@ pub fn a_full_backlog_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
         client.close(&mut lp).unwrap();
     }
     one_echo(&mut lp, name.as_ref(), "still there");
-    assert!(before.len() + told.len() == CLIENTS, "each is told once");
+    assert!(before.len() + callbacks.len() == CLIENTS, "each calls back once");
     server.close(&mut lp).unwrap();
     run_until(&mut lp, "the end of all connections", |lp| lp.walk().len() == 1);
     finish(lp);
     Ok(())
 }
 
-/// As many clients as was said may wait to be accepted, all of them connected. Windows has four
-/// unless it is told otherwise; none at all cannot be asked for.
-pub fn as_many_wait_as_was_said<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// As many clients as the backlog allows may be pending, all of them connected. The default on
+/// Windows is four; zero is refused.
+pub fn the_backlog_limits_pending_clients(lab: &Lab) -> Verdict {
     const CLIENTS: usize = 8;
     let mut lp = piping_loop(lab)?;
-    let (name, told) = (Name::new(), Log::default());
+    let (name, callbacks) = (Name::new(), Log::default());
     let server = bound_to(&mut lp, &name);
     assert_eq!(refusal(server.set_pending_instances(&mut lp, 0)), ErrorKind::InvalidInput);
     server.set_pending_instances(&mut lp, CLIENTS).unwrap();
     server.listen(&mut lp, CLIENTS as u32, |_, _, result| result.unwrap()).unwrap();
     let clients: Vec<_> = (0..CLIENTS).map(|_| Pipe::new(&mut lp)).collect();
     for client in &clients {
-        client.connect(&mut lp, &name, told.ended("connect")).unwrap();
+        client.connect(&mut lp, &name, callbacks.ended("connect")).unwrap();
     }
-    run_until(&mut lp, "all clients", |_| told.len() == CLIENTS);
-    assert_eq!(told.take(), [("connect", "done"); CLIENTS]);
+    run_until(&mut lp, "all clients", |_| callbacks.len() == CLIENTS);
+    assert_eq!(callbacks.take(), [("connect", "done"); CLIENTS]);
     for handle in clients.into_iter().chain([server]) {
         handle.close(&mut lp).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Descriptors that exist, and handles that take them over.
+//! Existing descriptors, and handles that take them.
 
 #[cfg(unix)]
 mod unix;
@@ -8,7 +8,6 @@ mod windows;
 use std::fs::File;
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::{Handle, Pipe, PipeEnd, Stream, pipe_pair};
 
 use crate::support::files::Directory;
@@ -23,20 +22,20 @@ pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
 
-/// Files and directories are no pipes: they are refused, and closed.
-pub fn files_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Regular files and directories are refused and closed.
+pub fn regular_files_are_refused(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let directory = Directory::new();
     let pipe = Pipe::new(&mut lp);
     let file = directory.file("file", "content");
-    // Windows opens no directories as files.
+    // Windows does not open directories as files.
     let parent = file.parent().filter(|_| cfg!(unix));
     for path in [Some(file.as_path()), parent].into_iter().flatten() {
         let refused = pipe.open(&mut lp, File::open(path).unwrap());
         assert_eq!(refusal(refused), ErrorKind::InvalidInput);
-        assert!(!pipe.is_readable(&lp) && pipe.descriptor(&lp).is_err(), "as it was");
+        assert!(!pipe.is_readable(&lp) && pipe.raw_source(&lp).is_err(), "unchanged");
     }
-    std::fs::remove_file(&file).expect("nobody has it open");
+    std::fs::remove_file(&file).expect("the file is closed");
     let (reader, _writer) = pipe_pair(PipeEnd::NonBlocking, PipeEnd::NonBlocking).unwrap();
     pipe.open(&mut lp, reader).expect("it can take another");
     pipe.close(&mut lp).unwrap();
@@ -44,8 +43,8 @@ pub fn files_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle has one descriptor: it takes no second one, and one that is closing takes none.
-pub fn a_handle_takes_one_descriptor<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle takes one descriptor, and none while it is closing.
+pub fn a_handle_takes_one_descriptor(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let pair = || pipe_pair(PipeEnd::NonBlocking, PipeEnd::NonBlocking).unwrap();
     let (pipe, (reader, writer)) = (Pipe::new(&mut lp), pair());
@@ -54,7 +53,7 @@ pub fn a_handle_takes_one_descriptor<T: Backend>(lab: &Lab<T>) -> Verdict {
     let all = Log::default();
     read_all(&mut lp, pipe, &all);
     run_to_the_end(&mut lp);
-    assert_eq!(all.take(), [b""], "what was refused is closed: the end of file");
+    assert_eq!(all.take(), [b""], "the refused descriptor is closed: the end of file");
     assert_eq!(refusal(pipe.open(&mut lp, pair().0)), ErrorKind::NotFound);
     let closing = Pipe::new(&mut lp);
     closing.close(&mut lp).unwrap();

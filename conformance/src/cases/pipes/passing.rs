@@ -1,4 +1,4 @@
-//! Handles that go over pipes.
+//! Passing handles over pipes.
 
 #[cfg(unix)]
 mod descriptors;
@@ -7,53 +7,48 @@ mod processes;
 use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 
-use poll_core::Backend;
 use uv_core::{
-    AnyHandle, Handle, Loop, PendingKind, Pipe, RunMode, Stream, Tcp, Timer, Udp, UdpBind,
+    AnyHandle, Handle, PendingKind, Pipe, RunMode, Stream, Tcp, Timer, Udp, UdpBindFlags,
 };
 
 use crate::support::datagrams::code::EBADF;
 use crate::support::loops::{run, run_to_the_end};
 use crate::support::observe::SOON;
-use crate::support::pipes::{A_LOT, Name, bound_to, piping_loop};
+use crate::support::pipes::{Name, OVER_PIPE_BUFFERS, bound_to, piping_loop};
 use crate::support::sources::tcp_pair;
 use crate::support::streams::{
     any_port, bound, connected, finish, opened, outcome, refusal, run_until,
 };
 use crate::support::trace::Log;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
 #[cfg(unix)]
 pub use descriptors::*;
 pub use processes::*;
 
-/// Nothing is written at once to the pipes of Windows.
+/// Pipes of Windows have no immediate writes.
 const WRITES_AT_ONCE: bool = cfg!(unix);
 
-/// Writes at once if that is possible, and else when it is.
-fn send<T: Backend>(lp: &mut Loop<T>, pipe: Pipe, bytes: &'static [u8], handles: &[AnyHandle]) {
+/// Writes immediately if possible, and with a request otherwise.
+fn send(lp: &mut Loop, pipe: Pipe, bytes: &'static [u8], handles: &[AnyHandle]) {
     if WRITES_AT_ONCE {
         let written = pipe.try_write_with_handles(lp, bytes, handles);
-        assert_eq!(written.expect("room in the pipe"), bytes.len());
+        assert_eq!(written.expect("the pipe is not full"), bytes.len());
         return;
     }
     pipe.write_with_handles(lp, bytes, handles, |_, _, _, _| {}).expect("a write");
 }
 
-/// Two ends of one pipe that pass handles.
-fn passing_pair<T: Backend>(lp: &mut Loop<T>) -> (Pipe, Pipe) {
+/// Two ends of one pipe that passes handles.
+fn passing_pair(lp: &mut Loop) -> (Pipe, Pipe) {
     let (one, other) = Pipe::pair(lp).expect("a pair");
     one.enable_passing(lp).and(other.enable_passing(lp)).expect("sockets pass handles");
     (one, other)
 }
 
-/// Reads pushed, and notes the bytes, how many handles had come by then, and their kinds;
-/// takes them and closes them.
-fn take_and_close<T: Backend>(
-    lp: &mut Loop<T>,
-    pipe: Pipe,
-    got: &Log<(Vec<u8>, Vec<PendingKind>)>,
-) {
+/// Reads, and logs the bytes, the number of handles pending by then, and their kinds; accepts and
+/// closes them.
+fn take_and_close(lp: &mut Loop, pipe: Pipe, got: &Log<(Vec<u8>, Vec<PendingKind>)>) {
     let got = got.clone();
     let reading = pipe.read_start(lp, move |lp, pipe, bytes| {
         let bytes = bytes.expect("no error").to_vec();
@@ -68,19 +63,19 @@ fn take_and_close<T: Backend>(
     reading.expect("a connection is read");
 }
 
-/// Each kind of handle arrives with the bytes that it was sent with, is told by its kind, and
-/// works on the other side while the sender's own is closed.
-pub fn handles_arrive_with_their_bytes<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Each kind of handle arrives with the bytes of its write, reports its kind, and works at the
+/// receiver after the sender has closed its own.
+pub fn handles_arrive_with_their_bytes(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
     let (tcp, mut tcp_peer) = connected(&mut lp);
     let (pipe, pipe_peer) = Pipe::pair(&mut lp).unwrap();
     let (fifo_reader, fifo_writer) = Pipe::one_way(&mut lp).unwrap();
     let udp = Udp::new(&mut lp);
-    udp.bind(&mut lp, any_port(), UdpBind::empty()).unwrap();
+    udp.bind(&mut lp, any_port(), UdpBindFlags::empty()).unwrap();
     let port = udp.local_addr(&lp).unwrap();
     let sent: [AnyHandle; 4] = [tcp.into(), udp.into(), pipe.into(), fifo_writer.into()];
-    let (arrived, told) = (Log::default(), Log::default());
+    let (arrived, callbacks) = (Log::default(), Log::default());
     let note = arrived.clone();
     other
         .read_start(&mut lp, move |lp, other, bytes| {
@@ -95,16 +90,16 @@ pub fn handles_arrive_with_their_bytes<T: Backend>(lab: &Lab<T>) -> Verdict {
         })
         .unwrap();
     for (handle, byte) in sent.into_iter().zip(["t", "u", "p", "f"]) {
-        let tell = told.clone();
+        let log = callbacks.clone();
         one.write_with_handles(&mut lp, byte, &[handle], move |lp, _, result, buffer| {
             assert_eq!((outcome(&result), buffer), ("done", byte));
             handle.close(lp).unwrap();
-            tell.push(byte);
+            log.push(byte);
         })
         .unwrap();
     }
-    run_until(&mut lp, "all handles", |_| arrived.len() == 4 && told.len() == 4);
-    assert_eq!(told.take(), ["t", "u", "p", "f"]);
+    run_until(&mut lp, "all handles", |_| arrived.len() == 4 && callbacks.len() == 4);
+    assert_eq!(callbacks.take(), ["t", "u", "p", "f"]);
     let arrived = arrived.take();
     let kinds: Vec<_> = arrived.iter().map(|(byte, kind, _)| (*byte, *kind)).collect();
     let (t, u, p) = (PendingKind::Tcp, PendingKind::Udp, PendingKind::Pipe);
@@ -125,10 +120,10 @@ pub fn handles_arrive_with_their_bytes<T: Backend>(lab: &Lab<T>) -> Verdict {
         tcp.close(lp).unwrap();
     })
     .unwrap();
-    let heard = Log::default();
-    let hear = heard.clone();
+    let received = Log::default();
+    let log = received.clone();
     udp.recv_start(&mut lp, move |lp, udp, datagram| {
-        hear.push(datagram.unwrap().data.to_vec());
+        log.push(datagram.unwrap().data.to_vec());
         udp.close(lp).unwrap();
     })
     .unwrap();
@@ -136,18 +131,18 @@ pub fn handles_arrive_with_their_bytes<T: Backend>(lab: &Lab<T>) -> Verdict {
     client.send_to(b"datagram", port).unwrap();
     for (writer, reader) in [(pipe, pipe_peer), (fifo_writer, fifo_reader)] {
         writer.write(&mut lp, "by pipe", |lp, writer, _, _| writer.close(lp).unwrap()).unwrap();
-        let hear = heard.clone();
+        let log = received.clone();
         reader
             .read(&mut lp, vec![0; 64], move |lp, reader, count, buffer| {
-                hear.push(buffer[..count.unwrap()].to_vec());
+                log.push(buffer[..count.unwrap()].to_vec());
                 reader.close(lp).unwrap();
             })
             .unwrap();
     }
-    run_until(&mut lp, "three messages", |_| heard.len() == 3);
-    let mut heard = heard.take();
-    heard.sort_unstable();
-    assert_eq!(heard, [&b"by pipe"[..], b"by pipe", b"datagram"]);
+    run_until(&mut lp, "three messages", |_| received.len() == 3);
+    let mut received = received.take();
+    received.sort_unstable();
+    assert_eq!(received, [&b"by pipe"[..], b"by pipe", b"datagram"]);
     let mut text = String::new();
     tcp_peer.read_to_string(&mut text).unwrap();
     assert_eq!(text, "hello", "and then the end: no other descriptor is left");
@@ -157,9 +152,9 @@ pub fn handles_arrive_with_their_bytes<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// One write passes several handles, up to as many as the kernel takes, in order; one may be
-/// among them twice.
-pub fn several_handles_go_with_one_write<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One write passes several handles, up to the kernel's limit, in order. The same handle may occur
+/// twice.
+pub fn one_write_passes_several_handles(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
     let got = Log::default();
@@ -192,9 +187,9 @@ pub fn several_handles_go_with_one_write<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Handles keep the order of their writes, and come neither before their bytes nor after,
-/// whether they are taken at once or later.
-pub fn handles_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Handles keep the order of their writes, and arrive exactly with their bytes, whether they are
+/// accepted immediately or later.
+pub fn handles_keep_their_order(lab: &Lab) -> Verdict {
     const WRITES: u8 = 40;
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
@@ -218,7 +213,7 @@ pub fn handles_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
             let passed = note.len() - note.len() / 4;
             let come = other.pending_count(lp) + take.len();
             assert_eq!(come, passed, "with their bytes");
-            // Some wait until the last has come.
+            // Some handles are accepted only after the last has arrived.
             while other.pending_count(lp) > 5 || note.len() == usize::from(WRITES) {
                 let Ok(AnyHandle::Tcp(tcp)) = other.accept_pending(lp) else { break };
                 take.push(tcp.local_addr(lp).unwrap());
@@ -237,46 +232,52 @@ pub fn handles_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A write that leaves in many pieces passes its handles once, with the first.
-pub fn handles_go_once_with_a_large_write<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A write sent in many parts passes its handles once, with the first part.
+pub fn a_large_write_passes_its_handles_once(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
-    let ((tcp, _), told, got) = (bound(&mut lp), Log::default(), Log::default());
+    let ((tcp, _), callbacks, got) = (bound(&mut lp), Log::default(), Log::default());
     let handles = [tcp.into(), tcp.into()];
-    one.write(&mut lp, vec![0; A_LOT], told.written("before")).unwrap();
-    one.write_with_handles(&mut lp, vec![1; A_LOT], &handles, told.written("large")).unwrap();
-    one.write(&mut lp, vec![2; 3], told.written("after")).unwrap();
+    one.write(&mut lp, vec![0; OVER_PIPE_BUFFERS], callbacks.written("before")).unwrap();
+    one.write_with_handles(
+        &mut lp,
+        vec![1; OVER_PIPE_BUFFERS],
+        &handles,
+        callbacks.written("large"),
+    )
+    .unwrap();
+    one.write(&mut lp, vec![2; 3], callbacks.written("after")).unwrap();
     let (note, mut read) = (got.clone(), 0);
     other
         .read_start(&mut lp, move |lp, other, bytes| {
             let bytes = bytes.unwrap();
             while other.accept_pending(lp).is_ok_and(|handle| handle.close(lp).is_ok()) {
-                note.push((read..read + bytes.len()).contains(&A_LOT));
+                note.push((read..read + bytes.len()).contains(&OVER_PIPE_BUFFERS));
             }
             read += bytes.len();
-            if read == 2 * A_LOT + 3 {
+            if read == 2 * OVER_PIPE_BUFFERS + 3 {
                 other.close(lp).unwrap();
             }
         })
         .unwrap();
     run_until(&mut lp, "all of it", |lp| other.is_closing(lp));
     assert_eq!(got.take(), [true; 2], "with the first byte of their write");
-    assert_eq!(told.take(), [("before", "done"), ("large", "done"), ("after", "done")]);
+    assert_eq!(callbacks.take(), [("before", "done"), ("large", "done"), ("after", "done")]);
     one.close(&mut lp).unwrap();
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A listener can be passed: who gets it listens and accepts. One of a named pipe of Windows is
-/// its name, and is refused.
-pub fn listeners_can_be_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A listener can be passed: the receiver listens and accepts. A listening named pipe of Windows is
+/// refused.
+pub fn listeners_can_be_passed(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
     let ((tcp, address), name) = (bound(&mut lp), Name::new());
     let pipe = bound_to(&mut lp, &name);
-    tcp.listen_quietly(&mut lp, 8).unwrap();
-    pipe.listen_quietly(&mut lp, 8).unwrap();
+    tcp.listen_without_callback(&mut lp, 8).unwrap();
+    pipe.listen_without_callback(&mut lp, 8).unwrap();
     let mut both = vec![AnyHandle::from(tcp), pipe.into()];
     if cfg!(windows) {
         let refused = one.write_with_handles(&mut lp, "x", &both, |_, _, _, _| {});
@@ -310,36 +311,36 @@ pub fn listeners_can_be_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// Accepts one connection, and is closed.
-fn serve_one<T: Backend, S: Stream>(
-    lp: &mut Loop<T>,
+fn serve_one<S: Stream>(
+    lp: &mut Loop,
     listener: S,
     name: &'static str,
     served: &Log<&'static str>,
 ) {
-    let tell = served.clone();
+    let log = served.clone();
     let listening = listener.listen(lp, 8, move |lp, listener, _| {
         listener.accept(lp).expect("a connection").close(lp).expect("an open handle");
         listener.close(lp).expect("an open handle");
-        tell.push(name);
+        log.push(name);
     });
     listening.expect("it listened before");
 }
 
-/// A handle that is closing is refused; one that is closed before its write's turn fails
-/// that write with `EBADF`, and no other.
-pub fn a_closed_handle_is_not_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A closing handle is refused. A handle closed before its write is sent fails that write with
+/// `EBADF`, and no other.
+pub fn a_closed_handle_is_not_passed(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
-    let ((tcp, _), (kept, _), told) = (bound(&mut lp), bound(&mut lp), Log::default());
-    one.write(&mut lp, vec![0; A_LOT], told.written("before")).unwrap();
-    let tell = told.clone();
+    let ((tcp, _), (kept, _), callbacks) = (bound(&mut lp), bound(&mut lp), Log::default());
+    one.write(&mut lp, vec![0; OVER_PIPE_BUFFERS], callbacks.written("before")).unwrap();
+    let log = callbacks.clone();
     let both = [kept.into(), tcp.into()];
     one.write_with_handles(&mut lp, "gone", &both, move |_, _, result, _| {
         assert_eq!(result.unwrap_err().raw_os_error(), Some(EBADF));
-        tell.push(("gone", "failed"));
+        log.push(("gone", "failed"));
     })
     .unwrap();
-    one.write_with_handles(&mut lp, "kept", &[kept.into()], told.written("after")).unwrap();
+    one.write_with_handles(&mut lp, "kept", &[kept.into()], callbacks.written("after")).unwrap();
     tcp.close(&mut lp).unwrap();
     let refused = one.write_with_handles(&mut lp, "x", &[tcp.into()], |_, _, _, _| {});
     assert_eq!(refused.unwrap_err().raw_os_error(), Some(EBADF), "it is closing");
@@ -359,7 +360,7 @@ pub fn a_closed_handle_is_not_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
         .unwrap();
     run_until(&mut lp, "the last", |_| got.len() == 1);
     assert_eq!(got.take(), [1]);
-    assert_eq!(told.take(), [("before", "done"), ("gone", "failed"), ("after", "done")]);
+    assert_eq!(callbacks.take(), [("before", "done"), ("gone", "failed"), ("after", "done")]);
     for handle in [one, other] {
         handle.close(&mut lp).unwrap();
     }
@@ -368,17 +369,17 @@ pub fn a_closed_handle_is_not_passed<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A write that is cancelled before its turn passes nothing, and those behind it pass theirs.
-pub fn a_cancelled_write_passes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A write cancelled before it is sent passes no handle. Later writes pass theirs.
+pub fn a_cancelled_write_passes_nothing(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
-    let ((tcp, _), (pipe, end), told) =
+    let ((tcp, _), (pipe, end), callbacks) =
         (bound(&mut lp), Pipe::pair(&mut lp).unwrap(), Log::default());
-    one.write(&mut lp, vec![0; A_LOT], told.written("before")).unwrap();
+    one.write(&mut lp, vec![0; OVER_PIPE_BUFFERS], callbacks.written("before")).unwrap();
     let handles = [tcp.into()];
     let cancelled =
-        one.write_with_handles(&mut lp, "never", &handles, told.written("never")).unwrap();
-    one.write_with_handles(&mut lp, "x", &[pipe.into()], told.written("after")).unwrap();
+        one.write_with_handles(&mut lp, "never", &handles, callbacks.written("never")).unwrap();
+    one.write_with_handles(&mut lp, "x", &[pipe.into()], callbacks.written("after")).unwrap();
     assert_eq!(cancelled.cancel(&mut lp).unwrap(), 0);
     let got = Log::default();
     let note = got.clone();
@@ -393,8 +394,8 @@ pub fn a_cancelled_write_passes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
         .unwrap();
     run_until(&mut lp, "the last", |_| got.len() == 1);
     assert_eq!(got.take(), [PendingKind::Pipe]);
-    run_until(&mut lp, "all callbacks", |_| told.len() == 3);
-    assert_eq!(told.take(), [("never", "cancelled"), ("before", "done"), ("after", "done")]);
+    run_until(&mut lp, "all callbacks", |_| callbacks.len() == 3);
+    assert_eq!(callbacks.take(), [("never", "cancelled"), ("before", "done"), ("after", "done")]);
     for pipe in [one, other, pipe, end] {
         pipe.close(&mut lp).unwrap();
     }
@@ -403,14 +404,17 @@ pub fn a_cancelled_write_passes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What cannot be passed, and where nothing can, is refused with a word and without effect.
-pub fn passing_has_rules<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Handles that cannot be passed, and pipes that cannot pass them, are refused with an error and
+/// without effect.
+pub fn invalid_handle_passing_is_refused(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = Pipe::pair(&mut lp).unwrap();
     let (tcp, _) = bound(&mut lp);
-    let attempt = |lp: &mut Loop<T>, bytes: &'static str, handles: &[AnyHandle]| {
+    let attempt = |lp: &mut Loop, bytes: &'static str, handles: &[AnyHandle]| {
         let tried = one.try_write_with_handles(lp, bytes.as_bytes(), handles);
-        let written = one.write_with_handles(lp, bytes, handles, |_, _, _, _| panic!("told"));
+        let written = one.write_with_handles(lp, bytes, handles, |_, _, _, _| {
+            panic!("a refused write has called back")
+        });
         let (tried, written) = (tried.unwrap_err(), written.unwrap_err());
         assert_eq!(tried.to_string(), written.to_string());
         tried
@@ -440,10 +444,10 @@ pub fn passing_has_rules<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(refusal(reader.enable_passing(&mut lp)), ErrorKind::InvalidInput, "no socket");
     let server = bound_to(&mut lp, &name);
     server.enable_passing(&mut lp).unwrap();
-    assert_eq!(refusal(server.listen_quietly(&mut lp, 1)), ErrorKind::InvalidInput);
+    assert_eq!(refusal(server.listen_without_callback(&mut lp, 1)), ErrorKind::InvalidInput);
     let second = Name::new();
     let listener = bound_to(&mut lp, &second);
-    listener.listen_quietly(&mut lp, 1).unwrap();
+    listener.listen_without_callback(&mut lp, 1).unwrap();
     assert_eq!(refusal(listener.enable_passing(&mut lp)), ErrorKind::InvalidInput);
     for pipe in [one, other, reader, writer, server, listener] {
         pipe.close(&mut lp).unwrap();
@@ -456,9 +460,9 @@ pub fn passing_has_rules<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// An immediate write passes its handles if it writes anything, and else none: while others
-/// wait it does not overtake them.
-pub fn an_immediate_write_passes_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An immediate write passes its handles if it writes any byte, and none otherwise. It does not
+/// overtake queued writes.
+pub fn an_immediate_write_passes_handles(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
     let ((tcp, _), got) = (bound(&mut lp), Log::default());
@@ -467,7 +471,7 @@ pub fn an_immediate_write_passes_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
         Ok(count) if WRITES_AT_ONCE => assert_eq!(count, 3),
         refused => assert_eq!(refusal(refused), ErrorKind::WouldBlock),
     }
-    one.write(&mut lp, vec![0; A_LOT], |_, _, result, _| result.unwrap()).unwrap();
+    one.write(&mut lp, vec![0; OVER_PIPE_BUFFERS], |_, _, result, _| result.unwrap()).unwrap();
     let refused = one.try_write_with_handles(&mut lp, b"x", &handles);
     assert_eq!(refusal(refused), ErrorKind::WouldBlock);
     tcp.close(&mut lp).unwrap();
@@ -484,9 +488,9 @@ pub fn an_immediate_write_passes_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What nobody takes is closed with the pipe: at once when that is closed, and with its loop.
-/// What is on its way when the other end goes is nobody's, and closed too.
-pub fn what_is_not_taken_is_closed_with_the_pipe<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Handles that are not accepted are closed immediately with their pipe, and with its loop. Handles
+/// in transit when the peer closes are closed too.
+pub fn unaccepted_handles_are_closed_with_the_pipe(lab: &Lab) -> Verdict {
     for how in ["closed", "dropped", "not read"] {
         let mut lp = piping_loop(lab)?;
         let (pipe, far) = passing_pair(&mut lp);
@@ -502,7 +506,7 @@ pub fn what_is_not_taken_is_closed_with_the_pipe<T: Backend>(lab: &Lab<T>) -> Ve
         send(&mut lp, far, b"x", &[tcp.into(), tcp.into()]);
         tcp.close(&mut lp).unwrap();
         if how != "not read" {
-            run_until(&mut lp, "what was sent", |_| come.len() > 0);
+            run_until(&mut lp, "the sent data", |_| come.len() > 0);
             assert_eq!(come.take(), [2]);
         }
         match how {
@@ -519,14 +523,14 @@ pub fn what_is_not_taken_is_closed_with_the_pipe<T: Backend>(lab: &Lab<T>) -> Ve
         } else {
             run_to_the_end(&mut lp);
         }
-        assert_eq!((&end).read(&mut [0]).unwrap(), 0, "nobody has it any more: {how}");
+        assert_eq!((&end).read(&mut [0]).unwrap(), 0, "no process has it open: {how}");
     }
     Ok(())
 }
 
-/// Reads that are pulled, and those into late memory, find the handles that have come with
+/// Read requests, and reads with an allocation callback, receive the handles that arrived with
 /// their bytes.
-pub fn pulled_reads_get_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn read_requests_receive_handles(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = passing_pair(&mut lp);
     let ((tcp, _), come) = (bound(&mut lp), Log::default());
@@ -541,11 +545,11 @@ pub fn pulled_reads_get_handles<T: Backend>(lab: &Lab<T>) -> Verdict {
             .unwrap();
         run_to_the_end(&mut lp);
     }
-    assert_eq!(come.take(), [1, 1, 1], "with the first byte, until it is taken");
+    assert_eq!(come.take(), [1, 1, 1], "with the first byte, until it is accepted");
     other.accept_pending(&mut lp).unwrap().close(&mut lp).unwrap();
     one.write_with_handles(&mut lp, "d", &[tcp.into()], |_, _, result, _| result.unwrap()).unwrap();
     let note = come.clone();
-    let alloc = |_: &mut Loop<T>, _, _| vec![0; 8];
+    let alloc = |_: &mut Loop, _, _| vec![0; 8];
     other
         .read_start_with(&mut lp, alloc, move |lp, other, count, _| {
             assert_eq!(count.unwrap(), 1);

@@ -1,25 +1,26 @@
-//! What goes through pipes, and what is left when they are gone.
+//! Data through pipes, and the end of pipes.
 
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::{Handle, Pipe, RunMode, Stream};
 
-use crate::support::limits::leaves_no_descriptor;
+use crate::support::limits::leaks_no_descriptor;
 use crate::support::loops::{run, run_to_the_end};
-use crate::support::pipes::{A_LOT, Name, bound_to, one_echo, piping_loop, read_all};
+use crate::support::pipes::{
+    Name, OVER_PIPE_BUFFERS, bound_to, one_echo, pipes_are_bidirectional, piping_loop, read_all,
+};
 use crate::support::streams::{echo, finish, outcome, refusal, run_until};
 use crate::support::syscalls;
 use crate::support::trace::{Count, Log};
 use crate::{Lab, Verdict};
 
-/// The ends of a pair are connected both ways, and end one way at a time.
-pub fn pairs_go_both_ways<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The ends of a pair are connected in both directions, which end separately.
+pub fn pairs_are_bidirectional(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = Pipe::pair(&mut lp).unwrap();
-    let (told, back) = (Log::default(), Log::default());
-    one.write(&mut lp, "there", told.written("write")).unwrap();
-    let answer = told.clone();
+    let (callbacks, back) = (Log::default(), Log::default());
+    one.write(&mut lp, "there", callbacks.written("write")).unwrap();
+    let answer = callbacks.clone();
     other
         .read(&mut lp, vec![0; 64], move |lp, other, count, buffer| {
             assert_eq!(buffer[..count.unwrap()], *b"there");
@@ -27,8 +28,8 @@ pub fn pairs_go_both_ways<T: Backend>(lab: &Lab<T>) -> Verdict {
             other.shutdown(lp, answer.ended("shutdown")).unwrap();
         })
         .unwrap();
-    run_until(&mut lp, "a shutdown", |_| told.len() == 3);
-    assert_eq!(told.take(), [("write", "done"), ("answer", "done"), ("shutdown", "done")]);
+    run_until(&mut lp, "a shutdown", |_| callbacks.len() == 3);
+    assert_eq!(callbacks.take(), [("write", "done"), ("answer", "done"), ("shutdown", "done")]);
     assert!(!other.is_writable(&lp) && other.is_readable(&lp));
     read_all(&mut lp, one, &back);
     run_until(&mut lp, "the end", |_| back.len() == 1);
@@ -38,23 +39,23 @@ pub fn pairs_go_both_ways<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Who has ended its side is answered all the same, by a peer that reads the end as often as it
-/// likes. Writes of nothing are no end.
-pub fn an_ended_pipe_is_answered<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A pipe that was shut down still receives responses from its peer, which reads the end of file as
+/// often as it starts. Empty writes are not an end.
+pub fn a_half_closed_pipe_can_be_answered(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = Pipe::pair(&mut lp).unwrap();
-    let (told, heard, answer) = (Log::default(), Log::default(), Log::default());
-    for question in ["who ", "", "is ", "", "there"] {
-        one.write(&mut lp, question, told.written("question")).unwrap();
+    let (callbacks, received, answer) = (Log::default(), Log::default(), Log::default());
+    for question in ["one ", "", "two ", "", "three"] {
+        one.write(&mut lp, question, callbacks.written("question")).unwrap();
     }
-    one.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    one.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();
     for _ in 0..3 {
         let mut all = Vec::new();
-        let hear = heard.clone();
+        let log = received.clone();
         other
             .read_start(&mut lp, move |lp, other, bytes| match bytes.unwrap() {
                 [] => {
-                    hear.push(std::mem::take(&mut all));
+                    log.push(std::mem::take(&mut all));
                     other.read_stop(lp).unwrap();
                 }
                 bytes => all.extend_from_slice(bytes),
@@ -62,41 +63,43 @@ pub fn an_ended_pipe_is_answered<T: Backend>(lab: &Lab<T>) -> Verdict {
             .unwrap();
         run_to_the_end(&mut lp);
     }
-    assert_eq!(heard.take(), [&b"who is there"[..], b"", b""]);
-    assert_eq!(told.take()[5..], [("shutdown", "done")]);
+    assert_eq!(received.take(), [&b"one two three"[..], b"", b""]);
+    assert_eq!(callbacks.take()[5..], [("shutdown", "done")]);
     assert_eq!(refusal(one.write(&mut lp, "more", |_, _, _, _| {})), ErrorKind::BrokenPipe);
     read_all(&mut lp, one, &answer);
-    for word in ["nobody", "", "!"] {
-        other.write(&mut lp, word, told.written("answer")).unwrap();
+    for word in ["four", "", "!"] {
+        other.write(&mut lp, word, callbacks.written("answer")).unwrap();
     }
     other.shutdown(&mut lp, |lp, other, _| other.close(lp).unwrap()).unwrap();
     run_to_the_end(&mut lp);
-    assert_eq!((told.len(), answer.take()), (3, vec![b"nobody!".to_vec()]));
+    assert_eq!((callbacks.len(), answer.take()), (3, vec![b"four!".to_vec()]));
     finish(lp);
     Ok(())
 }
 
-/// A pipe of one direction is read at one end and written at the other. A shutdown, or a
-/// close, of the writer is the reader's end of file; what is too much for the kernel waits.
-pub fn one_way_pipes_go_one_way<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A one-way pipe is read at one end and written at the other. A shutdown or a close of the writer
+/// is the reader's end of file. Data that the kernel does not accept stays queued.
+pub fn one_way_pipes_are_unidirectional(lab: &Lab) -> Verdict {
     for ending in ["shutdown", "close"] {
         let mut lp = piping_loop(lab)?;
         let (reader, writer) = Pipe::one_way(&mut lp).unwrap();
-        assert!(reader.is_readable(&lp) && !reader.is_writable(&lp));
-        assert!(writer.is_writable(&lp) && !writer.is_readable(&lp));
-        assert_eq!(refusal(reader.try_write(&mut lp, b"x")), ErrorKind::BrokenPipe);
-        assert_eq!(refusal(writer.read_start(&mut lp, |_, _, _| {})), ErrorKind::NotConnected);
-        let (told, all) = (Log::default(), Log::default());
+        assert!(reader.is_readable(&lp) && writer.is_writable(&lp));
+        if !pipes_are_bidirectional() {
+            assert!(!reader.is_writable(&lp) && !writer.is_readable(&lp));
+            assert_eq!(refusal(reader.try_write(&mut lp, b"x")), ErrorKind::BrokenPipe);
+            assert_eq!(refusal(writer.read_start(&mut lp, |_, _, _| {})), ErrorKind::NotConnected);
+        }
+        let (callbacks, all) = (Log::default(), Log::default());
         let sent: Vec<u8> = (0..1_000_000).map(|at| (at % 251) as u8).collect();
-        writer.write(&mut lp, sent.clone(), told.written("write")).unwrap();
-        assert!(writer.write_queue_size(&lp) > 0, "no kernel takes all at once");
+        writer.write(&mut lp, sent.clone(), callbacks.written("write")).unwrap();
+        assert!(writer.write_queue_size(&lp) > 0, "no kernel accepts everything immediately");
         match ending {
-            "shutdown" => writer.shutdown(&mut lp, told.ended("shutdown")).unwrap(),
+            "shutdown" => writer.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap(),
             _ => {
-                let tell = told.clone();
+                let log = callbacks.clone();
                 writer
                     .write(&mut lp, "", move |lp, writer, result, _| {
-                        tell.push(("last", outcome(&result)));
+                        log.push(("last", outcome(&result)));
                         writer.close(lp).unwrap();
                     })
                     .map(drop)
@@ -105,9 +108,9 @@ pub fn one_way_pipes_go_one_way<T: Backend>(lab: &Lab<T>) -> Verdict {
         }
         read_all(&mut lp, reader, &all);
         run_until(&mut lp, "the end", |_| all.len() == 1);
-        assert!(all.take() == [sent], "as it was written");
+        assert!(all.take() == [sent], "as written");
         let last = if ending == "shutdown" { "shutdown" } else { "last" };
-        assert_eq!(told.take(), [("write", "done"), (last, "done")]);
+        assert_eq!(callbacks.take(), [("write", "done"), (last, "done")]);
         if ending == "shutdown" {
             assert!(!writer.is_writable(&lp) && !writer.is_closing(&lp));
             writer.close(&mut lp).unwrap();
@@ -117,20 +120,20 @@ pub fn one_way_pipes_go_one_way<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Without a reader a write fails, and so do those that are queued behind it; the process
-/// lives.
-pub fn a_reader_that_goes_breaks_the_pipe<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Without a reader a write fails, and so do the writes queued behind it. No `SIGPIPE` ends the
+/// process.
+pub fn a_write_without_a_reader_fails(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     for both_ways in [false, true] {
         let pair = if both_ways { Pipe::pair(&mut lp) } else { Pipe::one_way(&mut lp) };
-        let ((reader, writer), told) = (pair.unwrap(), Log::default());
-        writer.write(&mut lp, vec![1; A_LOT], told.written("large")).unwrap();
-        writer.write(&mut lp, "small", told.written("small")).unwrap();
+        let ((reader, writer), callbacks) = (pair.unwrap(), Log::default());
+        writer.write(&mut lp, vec![1; OVER_PIPE_BUFFERS], callbacks.written("large")).unwrap();
+        writer.write(&mut lp, "small", callbacks.written("small")).unwrap();
         run(&mut lp, RunMode::NoWait);
-        assert_eq!(told.len(), 0, "they wait for the reader");
+        assert_eq!(callbacks.len(), 0, "both are queued");
         reader.close(&mut lp).unwrap();
-        run_until(&mut lp, "both errors", |_| told.len() == 2);
-        assert_eq!(told.take(), [("large", "failed"), ("small", "failed")]);
+        run_until(&mut lp, "both errors", |_| callbacks.len() == 2);
+        assert_eq!(callbacks.take(), [("large", "failed"), ("small", "failed")]);
         writer.close(&mut lp).unwrap();
         run_to_the_end(&mut lp);
     }
@@ -138,8 +141,8 @@ pub fn a_reader_that_goes_breaks_the_pipe<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// An echo through a named pipe comes back whole, however long it is, from many at once.
-pub fn an_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An echo through a named pipe is complete for any length, with many concurrent clients.
+pub fn an_echo_is_complete(lab: &Lab) -> Verdict {
     const CLIENTS: usize = 8;
     const SIZE: usize = 300_000;
     let mut lp = piping_loop(lab)?;
@@ -172,9 +175,8 @@ pub fn an_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// An echo takes no more system calls than one would write by hand: each message is one wait,
-/// one read and one write.
-pub fn an_echo_takes_three_calls_a_message<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An echoed message costs one wait, one read and one write.
+pub fn an_echo_costs_three_system_calls(lab: &Lab) -> Verdict {
     const ROUNDS: u32 = 50;
     let mut lp = piping_loop(lab)?;
     let (one, other) = Pipe::pair(&mut lp).unwrap();
@@ -193,12 +195,12 @@ pub fn an_echo_takes_three_calls_a_message<T: Backend>(lab: &Lab<T>) -> Verdict 
     })
     .unwrap();
     one.write(&mut lp, "ping", |_, _, result, _| result.unwrap()).unwrap();
-    let rounds = |lp: &mut uv_core::Loop<T>, until: u64| {
+    let rounds = |lp: &mut crate::Loop, until: u64| {
         while echoed.get() < until {
             run(lp, RunMode::Once);
         }
     };
-    rounds(&mut lp, 10); // What is done once is done now.
+    rounds(&mut lp, 10); // Pays one-time costs.
     let calls = syscalls::count(|| rounds(&mut lp, 10 + u64::from(ROUNDS)))?.1;
     let (messages, at_the_edges) = (2 * ROUNDS, 3);
     assert!(calls.total() <= 3 * messages + at_the_edges, "{calls:?} for {messages} messages");
@@ -208,30 +210,30 @@ pub fn an_echo_takes_three_calls_a_message<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// However pipes come and go, and however their loop ends, no descriptor is left.
-pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
-    leaves_no_descriptor(|| {
+/// However pipes and their loop end, no descriptor leaks.
+pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
+    leaks_no_descriptor(|| {
         let mut lp = piping_loop(lab)?;
         let (name, ends) = (Name::new(), Log::default());
         let server = bound_to(&mut lp, &name);
         echo(&mut lp, server, &ends);
         one_echo(&mut lp, name.as_ref(), "hello");
         run_until(&mut lp, "an end", |_| ends.len() == 1);
-        let nobody = Pipe::new(&mut lp);
-        nobody.connect(&mut lp, Name::new(), |_, _, _| {}).unwrap();
+        let unanswered = Pipe::new(&mut lp);
+        unanswered.connect(&mut lp, Name::new(), |_, _, _| {}).unwrap();
         let given_up = Pipe::new(&mut lp);
         given_up.connect(&mut lp, &name, |_, _, _| {}).unwrap();
         given_up.close(&mut lp).unwrap();
-        // One that its listener is told of and nobody takes, and one behind it.
-        let (other, told) = (Name::new(), Log::default());
-        let (lazy, tell) = (bound_to(&mut lp, &other), told.clone());
-        lazy.listen(&mut lp, 8, move |_, _, _| tell.push(())).unwrap();
+        // One connection that is reported and not accepted, and one behind it.
+        let (other, callbacks) = (Name::new(), Log::default());
+        let (lazy, log) = (bound_to(&mut lp, &other), callbacks.clone());
+        lazy.listen(&mut lp, 8, move |_, _, _| log.push(())).unwrap();
         for _ in 0..2 {
             Pipe::new(&mut lp).connect(&mut lp, &other, |_, _, _| {}).unwrap();
         }
-        run_until(&mut lp, "a connection", |_| told.len() > 0);
+        run_until(&mut lp, "a connection", |_| callbacks.len() > 0);
         let (_, writer) = Pipe::one_way(&mut lp).unwrap();
-        writer.write(&mut lp, vec![1; A_LOT], |_, _, _, _| {}).unwrap();
+        writer.write(&mut lp, vec![1; OVER_PIPE_BUFFERS], |_, _, _, _| {}).unwrap();
         let (_, ended) = Pipe::one_way(&mut lp).unwrap();
         ended.shutdown(&mut lp, |_, _, _| {}).unwrap();
         let (one, other) = Pipe::pair(&mut lp).unwrap();

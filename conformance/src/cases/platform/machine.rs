@@ -1,17 +1,16 @@
-//! The machine: its processors, memory, names, interfaces and users.
+//! The machine: processors, memory, names, interfaces and users.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use poll_core::Backend;
 use uv_core::system;
 
 use crate::support::observe::SOON;
 use crate::{Lab, Verdict};
 
-/// There are processors, with a history that goes on.
-pub fn processors_are_known<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The processors are listed, with times that grow.
+pub fn processors_are_listed(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let total = || {
         let cpus = system::cpu_info().expect("the processors");
@@ -30,9 +29,9 @@ pub fn processors_are_known<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What is free, available and in use is no more than there is; memory that is written to
-/// shows.
-pub fn memory_adds_up<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Free, available and used memory do not exceed the total. Written memory shows up in the resident
+/// size.
+pub fn memory_sizes_are_consistent(lab: &Lab) -> Verdict {
     const MEGABYTES: usize = 64 << 20;
     drop(lab.backend()?);
     let total = system::total_memory().expect("the machine's memory");
@@ -44,7 +43,7 @@ pub fn memory_adds_up<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert!(before > 0 && before < total, "{before} of {total}");
     let written = vec![7_u8; MEGABYTES];
     let after = system::resident_memory().expect("resident memory");
-    // Others may have freed some meanwhile.
+    // Other threads may have freed some meanwhile.
     assert!(after > before + MEGABYTES as u64 / 4, "{before}, then {after}");
     drop(std::hint::black_box(written));
     let most = system::resource_usage().expect("the usage").max_resident;
@@ -52,8 +51,8 @@ pub fn memory_adds_up<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Time that a thread spends is counted, as its own and as the process's.
-pub fn use_is_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The CPU time of a thread is counted for the thread and for the process.
+pub fn resource_usage_grows(lab: &Lab) -> Verdict {
     const SOME: Duration = Duration::from_millis(50);
     drop(lab.backend()?);
     let time = |usage: system::ResourceUsage| usage.user_time + usage.system_time;
@@ -83,9 +82,8 @@ pub fn use_is_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The system has a name, and so has the machine; it has been up for a while, and longer
-/// later.
-pub fn the_system_has_names<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The system and the machine have names. The uptime is positive and grows.
+pub fn uname_hostname_and_uptime_are_known(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let name = system::uname().expect("the system's name");
     let expected = if cfg!(windows) {
@@ -115,27 +113,37 @@ pub fn the_system_has_names<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The loopback interface is there, with its address and mask; addresses are told once.
-pub fn interfaces_have_addresses<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The loopback interface is listed with its address and mask. Each address is listed once.
+pub fn interfaces_have_addresses(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let all = system::interface_addresses().expect("the interfaces");
     let loopback = all.iter().find(|of| of.address.is_loopback() && of.address.is_ipv4());
     let loopback = loopback.unwrap_or_else(|| panic!("no loopback interface: {all:?}"));
     assert!(loopback.is_internal && !loopback.name.is_empty(), "{loopback:?}");
     assert_eq!(loopback.netmask.to_string(), "255.0.0.0");
-    assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "told once: {all:?}");
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "each once: {all:?}");
     for of in &all {
         assert_eq!(of.address.is_ipv4(), of.netmask.is_ipv4(), "{of:?}");
     }
     assert!(system::interface_name(u32::MAX).is_err(), "there is no such interface");
+    assert!(system::interface_index("no such interface").is_err());
+    let index = (1..64).find(|&index| system::interface_name(index).is_ok());
+    let index = index.expect("an interface");
+    let name = system::interface_name(index).expect("its name");
+    assert_eq!(system::interface_index(&name).expect("its number"), index);
+    let identifier = system::interface_identifier(index).expect("its identifier");
+    let address = system::socket_addr_v6(&format!("fe80::1%{identifier}"), 7);
+    assert_eq!(address.expect("an address").scope_id(), index);
+    assert!(system::socket_addr_v6("fe80::1%no such interface", 7).is_err());
     #[cfg(target_os = "linux")]
     assert_eq!(system::interface_name(1).expect("the first"), loopback.name);
     Ok(())
 }
 
-/// The user of the process is in the books; one that is not is an error.
+/// The user of the process is found by its numbers, where the system has such numbers. An unknown
+/// user is an error.
 #[cfg(unix)]
-pub fn users_and_groups_are_found<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn users_and_groups_are_found(lab: &Lab) -> Verdict {
     use std::os::unix::fs::MetadataExt;
 
     const NOBODY: u32 = 3_999_999_999;
@@ -160,9 +168,10 @@ pub fn users_and_groups_are_found<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The user of the process is known; numbers are not what Windows knows users by.
+/// The user of the process is found by its numbers, where the system has such numbers. An unknown
+/// user is an error.
 #[cfg(not(unix))]
-pub fn users_and_groups_are_found<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn users_and_groups_are_found(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let user = system::current_user().expect("this user");
     assert!(!user.name.is_empty() && user.home.is_absolute(), "{user:?}");

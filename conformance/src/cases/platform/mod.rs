@@ -1,4 +1,4 @@
-//! Point 30: random bytes, and what the system says of itself.
+//! Point 30: random bytes, and information about the system.
 
 mod machine;
 mod process;

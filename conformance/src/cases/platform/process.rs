@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::thread;
 
-use poll_core::Backend;
 use uv_core::system::{self, ThreadPriority, priority};
 
 #[cfg(unix)]
@@ -12,11 +11,11 @@ use crate::support::child::Child;
 use crate::support::observe::SOON;
 use crate::{Lab, Skip, Verdict};
 
-/// A title can be set, as long or as short as one likes, and is what tools show.
-pub fn a_title_is_shown<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A process title of any length can be set, and is visible to system tools.
+pub fn the_process_title_is_visible(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let before = match system::process_title() {
-        // A program of Windows without a console.
+        // A Windows program without a console.
         Err(error) if cfg!(windows) => return Err(Skip::because(error.to_string())),
         title => title.expect("a title"),
     };
@@ -24,7 +23,7 @@ pub fn a_title_is_shown<T: Backend>(lab: &Lab<T>) -> Verdict {
     let long = "a title that is longer than any arguments were: ".repeat(20);
     for title in ["short", &long, "", "ünïcödé"] {
         if cfg!(windows) && title.is_empty() {
-            continue; // Not every console has one without.
+            continue; // Not every console accepts an empty title.
         }
         system::set_process_title(title).expect("a title");
         assert_eq!(system::process_title().expect("a title"), title);
@@ -48,7 +47,7 @@ pub fn a_title_is_shown<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// Processes have a priority, which can be lowered.
-pub fn priorities_can_be_lowered<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn priorities_can_be_lowered(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     for wrong in [20, -21, i32::MAX] {
         let refused = system::set_process_priority(0, wrong).map_err(|error| error.kind());
@@ -63,7 +62,7 @@ pub fn priorities_can_be_lowered<T: Backend>(lab: &Lab<T>) -> Verdict {
         assert_eq!(system::process_priority(0).expect("a priority"), lower);
         before
     };
-    // It may not be raised again: that is for a process that ends.
+    // It cannot be raised again, so a child that exits does this.
     #[cfg(unix)]
     Child::fork(move || {
         lower();
@@ -77,8 +76,8 @@ pub fn priorities_can_be_lowered<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A thread can be named, bound to a processor and slowed down.
-pub fn threads_can_be_told_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A thread can be named, bound to a processor, and given a lower priority.
+pub fn threads_have_a_name_an_affinity_and_a_priority(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let thread = thread::spawn(|| -> Verdict {
         system::set_thread_name("a thread").expect("a name");
@@ -111,16 +110,17 @@ pub fn threads_can_be_told_apart<T: Backend>(lab: &Lab<T>) -> Verdict {
         }
         assert!(system::set_thread_affinity(&[]).is_err(), "nowhere to run");
         assert!(system::set_thread_affinity(&[1 << 20]).is_err(), "no such processor");
-        assert_eq!(system::thread_affinity().expect("a processor"), [last], "as it was");
+        assert_eq!(system::thread_affinity().expect("a processor"), [last], "unchanged");
         system::set_thread_affinity(&cpus).expect("all of them again");
         Ok(())
     });
     thread.join().expect("a thread that passes")
 }
 
-/// Temporary files go where the first of four variables says, else to `/tmp`.
+/// The temporary directory is that of the first environment variable that is set, or the system's
+/// default, without a trailing slash.
 #[cfg(unix)]
-pub fn temporary_files_go_where_they_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn the_temporary_directory_follows_the_environment(lab: &Lab) -> Verdict {
     use std::path::Path;
 
     drop(lab.backend()?);
@@ -135,8 +135,8 @@ pub fn temporary_files_go_where_they_are_told<T: Backend>(lab: &Lab<T>) -> Verdi
         for name in VARIABLES.into_iter().rev() {
             // SAFETY: a forked child has one thread.
             unsafe { std::env::set_var(name, format!("/of/{name}/")) };
-            let told = format!("/of/{name}");
-            assert_eq!(system::temp_dir(), Path::new(&told), "it comes before those behind it");
+            let path = format!("/of/{name}");
+            assert_eq!(system::temp_dir(), Path::new(&path), "earlier variables take precedence");
         }
         // SAFETY: a forked child has one thread.
         unsafe { std::env::set_var("TMPDIR", "/") };
@@ -146,9 +146,10 @@ pub fn temporary_files_go_where_they_are_told<T: Backend>(lab: &Lab<T>) -> Verdi
     child.join(SOON)
 }
 
-/// Temporary files go where the system says, without a slash at its end.
+/// The temporary directory is that of the first environment variable that is set, or the system's
+/// default, without a trailing slash.
 #[cfg(not(unix))]
-pub fn temporary_files_go_where_they_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn the_temporary_directory_follows_the_environment(lab: &Lab) -> Verdict {
     drop(lab.backend()?);
     let path = system::temp_dir();
     assert!(path.is_absolute() && path.is_dir(), "{}", path.display());

@@ -2,8 +2,7 @@
 
 use std::io::ErrorKind;
 
-use poll_core::Backend;
-use uv_core::{Lane, Pool, RunMode, random};
+use uv_core::{Pool, RunMode, WorkKind, random};
 
 use crate::support::gate::Gate;
 use crate::support::loops::{new_loop, run, run_to_the_end};
@@ -11,21 +10,21 @@ use crate::support::streams::outcome;
 use crate::support::trace::Log;
 use crate::{Lab, Skip, Verdict};
 
-/// Random bytes fill all of a buffer of any size, and are never the same.
-pub fn random_bytes_fill_the_buffer<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Random bytes fill a buffer of any size, and differ each time.
+pub fn random_bytes_fill_the_buffer(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let told = Log::default();
+    let callbacks = Log::default();
     for length in [0, 1, 255, 256, 257, 100_000] {
-        let tell = told.clone();
+        let log = callbacks.clone();
         let begun = lp.random(vec![0; length], move |_, bytes| {
             let bytes = bytes.expect("random bytes");
-            assert_eq!(bytes.len(), length, "as long as it was");
-            tell.push(bytes);
+            assert_eq!(bytes.len(), length, "the length is unchanged");
+            log.push(bytes);
         });
         begun.expect("a request");
     }
     run_to_the_end(&mut lp);
-    let filled = told.take();
+    let filled = callbacks.take();
     assert_eq!(filled.len(), 6);
     let mut longest = vec![0; 100_000];
     random::fill(&mut longest).expect("random bytes");
@@ -37,36 +36,36 @@ pub fn random_bytes_fill_the_buffer<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A request for random bytes that waits for a thread can be cancelled.
-pub fn waiting_random_requests_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A queued request for random bytes can be cancelled.
+pub fn queued_random_requests_can_be_cancelled(lab: &Lab) -> Verdict {
     let (mut lp, pool, gate) = (new_loop(lab)?, Pool::new(1).expect("a pool"), Gate::default());
     lp.set_pool(pool.clone());
-    let (at, told) = (gate.clone(), Log::default());
-    lp.queue_work_on(&pool, Lane::Cpu, move || at.pass(), |_, _| {}).expect("queued work");
+    let (at, callbacks) = (gate.clone(), Log::default());
+    lp.queue_work_on(&pool, WorkKind::Cpu, move || at.pass(), |_, _| {}).expect("queued work");
     gate.await_waiting(1);
-    let tell = told.clone();
-    let request = lp.random(vec![0; 16], move |_, bytes| tell.push(outcome(&bytes)));
+    let log = callbacks.clone();
+    let request = lp.random(vec![0; 16], move |_, bytes| log.push(outcome(&bytes)));
     request.expect("a request").cancel(&mut lp).expect("it waits");
-    assert_eq!(told.len(), 0, "never inline");
+    assert_eq!(callbacks.len(), 0, "never inline");
     run(&mut lp, RunMode::Once);
-    assert_eq!(told.take(), ["cancelled"]);
+    assert_eq!(callbacks.take(), ["cancelled"]);
     gate.open();
     run_to_the_end(&mut lp);
     Ok(())
 }
 
-/// More bytes than a C `int` counts are refused, at once.
-pub fn too_many_random_bytes_are_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// More bytes than a C `int` can count are refused immediately.
+pub fn too_many_random_bytes_are_refused(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let length = 1_usize << 31;
     if length > isize::MAX as usize {
         return Err(Skip::because("no buffer is so long on this machine"));
     }
-    // Pages that nobody touches cost nothing.
+    // Untouched pages cost nothing.
     let mut buffer = vec![0; length];
     assert_eq!(random::fill(&mut buffer).map_err(|e| e.kind()), Err(ErrorKind::InvalidInput));
     let refused = lp.random(buffer, |_, _| panic!("a request that was refused has called back"));
     assert_eq!(refused.map(drop).map_err(|e| e.kind()), Err(ErrorKind::InvalidInput));
-    assert!(!lp.alive(), "nothing was begun");
+    assert!(!lp.is_alive(), "nothing was started");
     Ok(())
 }

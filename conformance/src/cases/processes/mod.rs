@@ -1,29 +1,29 @@
 //! Point 33: processes.
 //!
-//! Children are counted, and belong to the whole process: these cases run alone. Those about
-//! starting run in each of the ways there are to start a child.
+//! Children are counted, and belong to the whole process: these cases run alone. Cases about
+//! spawning run with each implementation of it.
 
-/// The cases about what Windows has not.
+/// Cases that Windows does not support.
 #[cfg(windows)]
 macro_rules! unix_alone {
     ($($name:ident: $why:literal)*) => { $(
         #[doc = $why]
-        pub fn $name<T: poll_core::Backend>(_lab: &crate::Lab<T>) -> crate::Verdict {
+        pub fn $name(_lab: &crate::Lab) -> crate::Verdict {
             Err(crate::Skip::because($why))
         }
     )* };
 }
 
-mod ends;
+mod environment;
+mod exits;
 mod failures;
 mod inheritance;
-mod lives;
+mod lifetimes;
 mod pipes;
-mod surroundings;
 
-pub use ends::*;
+pub use environment::*;
+pub use exits::*;
 pub use failures::*;
 pub use inheritance::*;
-pub use lives::*;
+pub use lifetimes::*;
 pub use pipes::*;
-pub use surroundings::*;

@@ -1,26 +1,27 @@
-//! The signal of sampling profilers.
-
-use poll_core::Backend;
+//! `SIGPROF`, the signal of sampling profilers.
 
 use crate::support::loops::new_loop;
 use crate::{Lab, Verdict};
 
-/// There is no such signal, which is said.
+/// `SIGPROF` stays pending while the loop waits, if the loop was configured to block it. Callbacks,
+/// and the code after the run, find the original mask.
 #[cfg(not(unix))]
-pub fn those_of_profilers_wait_for_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn sigprof_is_blocked_during_the_wait(lab: &Lab) -> Verdict {
     let refused = new_loop(lab)?.block_sigprof().expect_err("Windows has no such signal");
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
     Ok(())
 }
 
-/// `SIGPROF` that comes while the loop waits stays pending until the wait is over, if the loop
-/// was asked to; callbacks and what comes after the run find the mask as it was.
+/// `SIGPROF` stays pending while the loop waits, if the loop was configured to block it. Callbacks,
+/// and the code after the run, find the original mask.
 #[cfg(unix)]
-pub fn those_of_profilers_wait_for_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn sigprof_is_blocked_during_the_wait(lab: &Lab) -> Verdict {
     use std::sync::atomic::Ordering;
     use std::thread;
 
-    use uv_core::{Async, Handle, Loop, RunMode};
+    use uv_core::{Async, Handle, RunMode};
+
+    use crate::Loop;
 
     use crate::support::dispositions::{Changed, Disposition};
     use crate::support::loops::{ZERO, run};
@@ -34,7 +35,7 @@ pub fn those_of_profilers_wait_for_the_poll<T: Backend>(lab: &Lab<T>) -> Verdict
     let mut lp = new_loop(lab)?;
     lp.block_sigprof().expect("a signal that can be blocked");
     lp.measure_idle_time();
-    let (_, sender) = Async::new(&mut lp, |lp: &mut Loop<T>, handle| {
+    let (_, sender) = Async::new(&mut lp, |lp: &mut Loop, handle| {
         assert_eq!(DELIVERED.load(Ordering::SeqCst), 1, "in a callback");
         assert!(!is_blocked(), "in a callback");
         handle.close(lp).expect("an open handle");

@@ -1,20 +1,22 @@
-//! What callbacks write is taken and sent together, where the backend sends.
+//! Coalesced writes: callbacks write, and the loop sends the bytes together, where the backend
+//! sends.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread;
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::sources::send;
-use crate::support::streams::{TOO_MUCH, both_ends, connected, fill_up, finish, read_the_echo};
+use crate::support::streams::{
+    OVER_STREAM_BUFFERS, both_ends, connected, fill_up, finish, read_the_echo,
+};
 use crate::support::trace::Log;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// What a peer reads until the end, on a thread of its own.
+/// Reads from a peer until the end of file, on another thread.
 fn reads_all(mut peer: TcpStream) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut all = Vec::new();
@@ -23,37 +25,37 @@ fn reads_all(mut peer: TcpStream) -> thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// How many streams write together: what is written by one alone is sent otherwise.
+/// How many streams write together: a single stream takes another path.
 const TOGETHER: [usize; 2] = [1, 5];
 
-/// So many connections, and what their peers have read at the end.
-fn connections<T: Backend>(
-    lp: &mut Loop<T>,
-    count: usize,
-) -> (Vec<Tcp>, Vec<thread::JoinHandle<Vec<u8>>>) {
+/// Connections, and the data that their peers have read at the end.
+fn connections(lp: &mut Loop, count: usize) -> (Vec<Tcp>, Vec<thread::JoinHandle<Vec<u8>>>) {
     (0..count).map(|_| connected(lp)).map(|(tcp, peer)| (tcp, reads_all(peer))).unzip()
 }
 
-/// What is written in a batch arrives in the order of all writes, keeps the loop alive until it
-/// has left, and a shutdown waits for it.
-pub fn batches_keep_the_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Coalesced writes arrive in the order of all writes, and keep the loop alive until they are sent.
+/// A shutdown waits for them.
+pub fn coalesced_writes_keep_the_order(lab: &Lab) -> Verdict {
     for count in TOGETHER {
         let mut lp = new_loop(lab)?;
         let (tcps, readers) = connections(&mut lp, count);
-        let told = Log::default();
-        let (all, tell) = (tcps.clone(), told.clone());
+        let callbacks = Log::default();
+        let (all, log) = (tcps.clone(), callbacks.clone());
         lp.defer(move |lp| {
             for tcp in all {
-                assert_eq!(tcp.write_batched(lp, b"one ").unwrap(), 4);
-                assert_eq!(tcp.write_batched(lp, b"two ").unwrap(), 4);
-                tcp.write(lp, "three ", tell.written("three")).unwrap();
-                tcp.write(lp, vec!["four", " "], tell.written("four")).unwrap();
-                tcp.shutdown(lp, tell.ended("shutdown")).unwrap();
+                assert_eq!(tcp.write_coalesced(lp, b"one ").unwrap(), 4);
+                assert_eq!(tcp.write_coalesced(lp, b"two ").unwrap(), 4);
+                tcp.write(lp, "three ", log.written("three")).unwrap();
+                tcp.write(lp, vec!["four", " "], log.written("four")).unwrap();
+                tcp.shutdown(lp, log.ended("shutdown")).unwrap();
             }
         });
         run_to_the_end(&mut lp);
-        let told = told.take();
-        assert!(told.len() == 3 * count && told.iter().all(|(_, how)| *how == "done"), "{told:?}");
+        let callbacks = callbacks.take();
+        assert!(
+            callbacks.len() == 3 * count && callbacks.iter().all(|(_, how)| *how == "done"),
+            "{callbacks:?}"
+        );
         for (tcp, reader) in tcps.into_iter().zip(readers) {
             assert_eq!(tcp.write_queue_size(&lp), 0);
             assert_eq!(reader.join().expect("a peer that reads"), b"one two three four ");
@@ -64,14 +66,14 @@ pub fn batches_keep_the_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A shutdown and a close let go what was taken before them, be it on its way already or not.
-pub fn a_batch_leaves_before_an_end<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Coalesced writes are sent before a later shutdown or close, submitted or not.
+pub fn coalesced_writes_are_sent_before_a_shutdown_or_close(lab: &Lab) -> Verdict {
     for count in TOGETHER {
         let mut lp = new_loop(lab)?;
         let (tcps, readers) = connections(&mut lp, count);
         lp.defer(move |lp| {
             for (index, tcp) in tcps.into_iter().enumerate() {
-                assert_eq!(tcp.write_batched(lp, b"farewell").unwrap(), 8);
+                assert_eq!(tcp.write_coalesced(lp, b"farewell").unwrap(), 8);
                 match index % 2 {
                     0 => tcp.shutdown(lp, |lp, tcp, _| tcp.close(lp).unwrap()).unwrap(),
                     _ => tcp.close(lp).unwrap(),
@@ -86,27 +88,28 @@ pub fn a_batch_leaves_before_an_end<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What was taken leaves also if the loop is stopped, and outside of callbacks at once.
-pub fn a_batch_leaves_before_the_loop_returns<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Coalesced writes are sent even if the loop is stopped, and immediately outside of callbacks.
+pub fn coalesced_writes_are_sent_before_run_returns(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
-    assert_eq!(tcp.write_batched(&mut lp, b"before").unwrap(), 6);
+    assert_eq!(tcp.write_coalesced(&mut lp, b"before").unwrap(), 6);
     assert_eq!(tcp.write_queue_size(&lp), 0, "nothing would send it later");
     lp.defer(move |lp| {
-        assert_eq!(tcp.write_batched(lp, b" after").unwrap(), 6);
+        assert_eq!(tcp.write_coalesced(lp, b" after").unwrap(), 6);
         lp.stop();
     });
     run(&mut lp, RunMode::Default);
     let mut got = [0; 12];
-    peer.read_exact(&mut got).expect("what was written");
+    peer.read_exact(&mut got).expect("the written data");
     assert_eq!(&got, b"before after");
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A stream that has no room takes little or nothing, says so, and all that it took arrives.
-pub fn a_full_stream_takes_no_more<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stream whose socket is full accepts few or no coalesced bytes, returns how many, and all
+/// accepted bytes arrive.
+pub fn a_full_stream_accepts_few_coalesced_bytes(lab: &Lab) -> Verdict {
     for count in TOGETHER {
         let mut lp = new_loop(lab)?;
         let ends: Vec<_> = (0..count).map(|_| connected(&mut lp)).collect();
@@ -115,7 +118,7 @@ pub fn a_full_stream_takes_no_more<T: Backend>(lab: &Lab<T>) -> Verdict {
         let taken = Log::default();
         let (all, take) = (tcps.clone(), taken.clone());
         lp.defer(move |lp| all.into_iter().for_each(|tcp| take.push(fill_batch(lp, tcp))));
-        // They are on their way, and get nowhere.
+        // The writes are in flight, and blocked.
         while taken.len() < count {
             run(&mut lp, RunMode::NoWait);
         }
@@ -132,86 +135,86 @@ pub fn a_full_stream_takes_no_more<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Has a stream without room take as much as it does, and returns how much that was. When all of
-/// it has left, `x` and `y` follow.
-fn fill_batch<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> usize {
+/// Fills a stream whose socket is full with coalesced writes, and returns the accepted number of
+/// bytes. When all bytes are sent, `x` and `y` follow.
+fn fill_batch(lp: &mut Loop, tcp: Tcp) -> usize {
     let mut taken = 0;
     let refused = loop {
-        match tcp.write_batched(lp, &[7; 100]) {
+        match tcp.write_coalesced(lp, &[7; 100]) {
             Ok(count) => taken += count,
             Err(error) => break error,
         }
-        assert!(taken < 1 << 20, "there is an end to it");
+        assert!(taken < 1 << 20, "the number of bytes is not limited");
     };
     assert_eq!(refused.kind(), ErrorKind::WouldBlock);
-    // The kernel may have found some room after all.
+    // The kernel may have accepted some bytes after all.
     assert!(tcp.write_queue_size(lp) <= taken);
     tcp.write(lp, "x", |lp, tcp, result, _| {
         result.unwrap();
-        assert_eq!(tcp.write_batched(lp, b"y").unwrap(), 1, "there is room again");
+        assert_eq!(tcp.write_coalesced(lp, b"y").unwrap(), 1, "the socket is writable again");
         tcp.shutdown(lp, |_, _, result| result.unwrap()).unwrap();
     })
     .unwrap();
     taken
 }
 
-/// A batch that is written when the loop has waited leaves at the end of the run, and a shutdown
-/// that waits for it is not forgotten.
-pub fn a_shutdown_follows_a_batch_into_the_next_run<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Coalesced writes made after the poll are sent at the end of the run. A shutdown behind them
+/// completes in the next run.
+pub fn a_shutdown_follows_coalesced_writes_into_the_next_run(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
-    let told = Log::default();
-    let tell = told.clone();
+    let callbacks = Log::default();
+    let log = callbacks.clone();
     let answered = tcp.read_start(&mut lp, move |lp, tcp, bytes| {
         assert_eq!(bytes.unwrap(), b"?");
         tcp.read_stop(lp).unwrap();
-        assert_eq!(tcp.write_batched(lp, b"answer").unwrap(), 6);
-        tcp.shutdown(lp, tell.ended("shutdown")).unwrap();
-        tell.push(("question", "read"));
+        assert_eq!(tcp.write_coalesced(lp, b"answer").unwrap(), 6);
+        tcp.shutdown(lp, log.ended("shutdown")).unwrap();
+        log.push(("question", "read"));
     });
     answered.unwrap();
     send(&peer, b"?");
     let reader = reads_all(peer);
-    while told.len() == 0 {
+    while callbacks.len() == 0 {
         run(&mut lp, RunMode::NoWait);
     }
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("question", "read"), ("shutdown", "done")]);
+    assert_eq!(callbacks.take(), [("question", "read"), ("shutdown", "done")]);
     assert_eq!(reader.join().expect("a peer that reads"), b"answer");
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A batch whose peer is gone is over, with what is queued behind it, and a close in the middle
-/// of it all waits for nobody.
-pub fn batches_to_a_lost_peer_end<T: Backend>(lab: &Lab<T>) -> Verdict {
-    let much: Arc<[u8]> = vec![1; TOO_MUCH].into();
+/// Coalesced writes to a lost peer end, together with the writes queued behind them. A close
+/// meanwhile does not block.
+pub fn coalesced_writes_to_a_lost_peer_end(lab: &Lab) -> Verdict {
+    let large: Arc<[u8]> = vec![1; OVER_STREAM_BUFFERS].into();
     for (count, closes) in TOGETHER.into_iter().flat_map(|count| [(count, false), (count, true)]) {
         let mut lp = new_loop(lab)?;
         let (tcps, peers): (Vec<_>, Vec<_>) = (0..count).map(|_| connected(&mut lp)).unzip();
         for tcp in &tcps {
             fill_up(&mut lp, *tcp);
         }
-        let told = Log::default();
-        let (all, tell, much) = (tcps.clone(), told.clone(), Arc::clone(&much));
+        let callbacks = Log::default();
+        let (all, log, large) = (tcps.clone(), callbacks.clone(), Arc::clone(&large));
         lp.defer(move |lp| {
             for tcp in all {
-                let _ = tcp.write_batched(lp, b"lost");
-                tcp.write(lp, Arc::clone(&much), tell.written("write")).unwrap();
+                let _ = tcp.write_coalesced(lp, b"lost");
+                tcp.write(lp, Arc::clone(&large), log.written("write")).unwrap();
             }
         });
-        // They are on their way, and get nowhere.
+        // The writes are in flight, and blocked.
         for _ in 0..3 {
             run(&mut lp, RunMode::NoWait);
         }
-        // With data unread, this is a reset.
+        // With unread data, this is a reset.
         drop(peers);
         if closes {
             tcps.iter().for_each(|tcp| tcp.close(&mut lp).unwrap());
         }
         run_to_the_end(&mut lp);
-        let ends: Vec<_> = told.take().into_iter().map(|(_, how)| how).collect();
+        let ends: Vec<_> = callbacks.take().into_iter().map(|(_, how)| how).collect();
         let allowed = |how: &&str| *how == "failed" || (closes && *how == "cancelled");
         assert!(ends.len() == count && ends.iter().all(allowed), "{ends:?}");
         if !closes {
@@ -223,10 +226,10 @@ pub fn batches_to_a_lost_peer_end<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Answers that are written in batches are what was asked, whatever the pieces.
-pub fn a_batched_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
-    fn echo<T: Backend>(lp: &mut Loop<T>, server: Tcp, bytes: &[u8]) {
-        let taken = match server.write_batched(lp, bytes) {
+/// Responses made of coalesced writes equal the requests, for any sizes.
+pub fn a_coalesced_echo_is_complete(lab: &Lab) -> Verdict {
+    fn echo(lp: &mut Loop, server: Tcp, bytes: &[u8]) {
+        let taken = match server.write_coalesced(lp, bytes) {
             Ok(taken) => taken,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock);
@@ -242,7 +245,7 @@ pub fn a_batched_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (client, server) = both_ends(&mut lp);
     let echoing = server.read_start(&mut lp, |lp, server, bytes| match bytes.unwrap() {
         [] => server.shutdown(lp, |lp, server, _| server.close(lp).unwrap()).unwrap(),
-        // Pieces of all sizes, several of them to one batch.
+        // Parts of all sizes, several of them in one batch.
         bytes => bytes.chunks(1 + bytes.len() / 3).for_each(|part| echo(lp, server, part)),
     });
     echoing.unwrap();

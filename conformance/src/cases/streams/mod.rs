@@ -1,21 +1,25 @@
-//! Point 26: streams, which carry bytes both ways in order.
+//! Point 26: streams, which carry bytes in both directions in order.
 
+mod allocating;
 mod batching;
+mod buffered;
 mod cancelling;
-mod costs;
 mod ending;
-mod late;
-mod leftovers;
 mod panics;
 mod reading;
+mod refused;
+mod system_calls;
+mod trying;
 mod writing;
 
+pub use allocating::*;
 pub use batching::*;
+pub use buffered::*;
 pub use cancelling::*;
-pub use costs::*;
 pub use ending::*;
-pub use late::*;
-pub use leftovers::*;
 pub use panics::*;
 pub use reading::*;
+pub use refused::*;
+pub use system_calls::*;
+pub use trying::*;
 pub use writing::*;

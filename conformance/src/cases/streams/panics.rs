@@ -1,27 +1,26 @@
-//! Callbacks of streams that panic: what else was asked for is told all the same.
+//! Stream callbacks that panic: the other requests still call back.
 
 use std::io::Read as _;
 use std::net::TcpStream;
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, panic_on_purpose, run, run_to_the_end, unwinds};
 use crate::support::sources::send;
-use crate::support::streams::{TOO_MUCH, connected, fill_up, finish, run_a_moment};
+use crate::support::streams::{OVER_STREAM_BUFFERS, connected, fill_up, finish, run_a_moment};
 use crate::support::trace::Log;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Which request was told, and what it has read.
-type Told = Log<(u32, Vec<u8>)>;
+/// The number of a request, and the data that it has read.
+type Callbacks = Log<(u32, Vec<u8>)>;
 
-/// Pulls `count` pieces of two bytes; those of even numbers panic when they are told.
-fn pull<T: Backend>(lp: &mut Loop<T>, tcp: Tcp, count: u32, told: &Told) {
+/// Starts `count` reads of two bytes; the callbacks of even numbers panic.
+fn pull(lp: &mut Loop, tcp: Tcp, count: u32, callbacks: &Callbacks) {
     for number in 0..count {
-        let told = told.clone();
+        let callbacks = callbacks.clone();
         let pulled = tcp.read(lp, vec![0; 2], move |_, _, result, mut buffer| {
             buffer.truncate(result.unwrap());
-            told.push((number, buffer));
+            callbacks.push((number, buffer));
             if number % 2 == 0 {
                 panic_on_purpose();
             }
@@ -30,11 +29,11 @@ fn pull<T: Backend>(lp: &mut Loop<T>, tcp: Tcp, count: u32, told: &Told) {
     }
 }
 
-/// A connection that is not read and to which `bytes` have come. Where an operation receives,
-/// it has received them, and the loop keeps them.
-fn kept<T: Backend>(lp: &mut Loop<T>, bytes: &[u8]) -> (Tcp, TcpStream) {
+/// A stopped connection to which `bytes` have been sent. A receive operation has received them, and
+/// the loop buffers them.
+fn kept(lp: &mut Loop, bytes: &[u8]) -> (Tcp, TcpStream) {
     let (tcp, peer) = connected(lp);
-    tcp.read_start(lp, |_, _, _| panic!("told although it was stopped")).unwrap();
+    tcp.read_start(lp, |_, _, _| panic!("called although it was stopped")).unwrap();
     run(lp, RunMode::NoWait);
     tcp.read_stop(lp).unwrap();
     send(&peer, bytes);
@@ -42,17 +41,17 @@ fn kept<T: Backend>(lp: &mut Loop<T>, bytes: &[u8]) -> (Tcp, TcpStream) {
     (tcp, peer)
 }
 
-/// A panic in a callback comes out of `run`. The requests that were due with it are told by
-/// the next run.
-pub fn a_panic_leaves_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A panic in a callback propagates out of `run`. The other completed requests call back in the
+/// next run.
+pub fn a_panic_keeps_the_other_requests(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, _peer) = connected(&mut lp);
-    let told = Log::default();
-    let writes = move |lp: &mut Loop<T>, told: &Log<u8>| {
+    let callbacks = Log::default();
+    let writes = move |lp: &mut Loop, callbacks: &Log<u8>| {
         for number in 0..3 {
-            let told = told.clone();
+            let callbacks = callbacks.clone();
             let written = tcp.write(lp, vec![number], move |_, _, _, _| {
-                told.push(number);
+                callbacks.push(number);
                 if number == 1 {
                     panic_on_purpose();
                 }
@@ -60,45 +59,45 @@ pub fn a_panic_leaves_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
             written.unwrap();
         }
     };
-    writes(&mut lp, &told);
+    writes(&mut lp, &callbacks);
     unwinds(&mut lp, RunMode::Default);
-    assert_eq!(told.take(), [0, 1]);
+    assert_eq!(callbacks.take(), [0, 1]);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [2]);
+    assert_eq!(callbacks.take(), [2]);
 
-    // What callbacks write may be sent by an operation.
-    let tell = told.clone();
-    lp.defer(move |lp| writes(lp, &tell));
+    // Writes of callbacks may be sent by an operation.
+    let log = callbacks.clone();
+    lp.defer(move |lp| writes(lp, &log));
     unwinds(&mut lp, RunMode::Default);
-    assert_eq!(told.take(), [0, 1]);
+    assert_eq!(callbacks.take(), [0, 1]);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [2]);
+    assert_eq!(callbacks.take(), [2]);
 
     for number in 0..3 {
-        let tell = told.clone();
+        let log = callbacks.clone();
         let pulled = tcp.read(&mut lp, vec![0], move |_, _, _, _| {
-            tell.push(number);
+            log.push(number);
             if number == 1 {
                 panic_on_purpose();
             }
         });
         pulled.unwrap();
     }
-    let tell = told.clone();
-    tcp.close_with(&mut lp, move |_, _| tell.push(99)).unwrap();
+    let log = callbacks.clone();
+    tcp.close_with(&mut lp, move |_, _| log.push(99)).unwrap();
     unwinds(&mut lp, RunMode::Default);
     finish(lp);
-    assert_eq!(told.take(), [0, 1, 2, 99], "all are told, and the close at last");
+    assert_eq!(callbacks.take(), [0, 1, 2, 99], "all call back, and the close is the last");
     Ok(())
 }
 
-/// A reader that panics is stopped. What is written meanwhile is told, others are read, and
-/// the next reader gets what comes next.
-pub fn a_panic_in_a_reader_stops_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A reader that panics is stopped. Pending writes call back, other streams are read, and the next
+/// reader gets the following data.
+pub fn a_panic_in_a_reader_stops_it(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
     let (other, other_peer) = connected(&mut lp);
-    let (told, got) = (Log::default(), Log::default());
+    let (callbacks, got) = (Log::default(), Log::default());
     tcp.read_start(&mut lp, |_, _, _| panic_on_purpose()).unwrap();
     let gathered = got.clone();
     let reading = other.read_start(&mut lp, move |lp, other, bytes| {
@@ -107,17 +106,17 @@ pub fn a_panic_in_a_reader_stops_it<T: Backend>(lab: &Lab<T>) -> Verdict {
     });
     reading.unwrap();
     let filled = fill_up(&mut lp, tcp);
-    tcp.write(&mut lp, vec![1; TOO_MUCH], told.written("write")).unwrap();
+    tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], callbacks.written("write")).unwrap();
     send(&peer, b"a");
     send(&other_peer, b"b");
     unwinds(&mut lp, RunMode::Default);
     assert!(!tcp.is_active(&lp), "reading is over");
     let reader = std::thread::spawn(move || {
-        peer.read_exact(&mut vec![0; filled + TOO_MUCH]).expect("all of it");
+        peer.read_exact(&mut vec![0; filled + OVER_STREAM_BUFFERS]).expect("all of it");
         peer
     });
     run_to_the_end(&mut lp);
-    assert_eq!((told.take(), got.take()), (vec![("write", "done")], b"b".to_vec()));
+    assert_eq!((callbacks.take(), got.take()), (vec![("write", "done")], b"b".to_vec()));
     send(&reader.join().expect("a peer that reads"), b"c");
     let gathered = got.clone();
     let reading = tcp.read_start(&mut lp, move |lp, tcp, bytes| {
@@ -126,56 +125,56 @@ pub fn a_panic_in_a_reader_stops_it<T: Backend>(lab: &Lab<T>) -> Verdict {
     });
     reading.unwrap();
     finish(lp);
-    assert_eq!(got.take(), b"c", "without what was lent to the one that panicked");
+    assert_eq!(got.take(), b"c", "without the data lent to the reader that panicked");
     Ok(())
 }
 
-/// A pulled read that panics leaves those behind it, which get what comes next: whether it
-/// comes later, or has come before any of them was asked for.
-pub fn a_panic_in_a_read_leaves_those_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A read request that panics leaves the later requests, which get the following data, whether it
+/// arrives later or was buffered before the requests.
+pub fn a_panic_in_a_read_keeps_later_reads(lab: &Lab) -> Verdict {
     let expected = [(0, "aa"), (1, "bb"), (2, "cc"), (3, "dd")];
     let expected = expected.map(|(number, bytes)| (number, bytes.as_bytes().to_vec()));
     for comes_first in [false, true] {
         let mut lp = new_loop(lab)?;
-        let told = Told::default();
+        let callbacks = Callbacks::default();
         let (tcp, peer) = match comes_first {
             true => kept(&mut lp, b"aabbccdd"),
             false => connected(&mut lp),
         };
-        pull(&mut lp, tcp, 4, &told);
+        pull(&mut lp, tcp, 4, &callbacks);
         if !comes_first {
             send(&peer, b"aabbccdd");
         }
         unwinds(&mut lp, RunMode::Default);
         unwinds(&mut lp, RunMode::Default);
         run_to_the_end(&mut lp);
-        assert_eq!(told.take(), expected, "all are told, in order");
+        assert_eq!(callbacks.take(), expected, "all call back in order");
         tcp.close(&mut lp).unwrap();
         finish(lp);
     }
     Ok(())
 }
 
-/// Memory that is not allocated, because that panics, is not read into: the next reader gets
-/// it all. One that panics with its memory is stopped.
-pub fn a_panic_with_late_memory_stops_reading<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// If the allocation callback panics, nothing is read: the next reader gets all data. A read
+/// callback that panics with its memory is stopped.
+pub fn a_panic_in_the_allocator_stops_reading(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     let got = Log::default();
-    let refuse = |_: &mut Loop<T>, _, _| -> Vec<u8> { panic_on_purpose() };
+    let refuse = |_: &mut Loop, _, _| -> Vec<u8> { panic_on_purpose() };
     tcp.read_start_with(&mut lp, refuse, |_, _, _, _| panic!("there is no memory")).unwrap();
     send(&peer, b"first");
     unwinds(&mut lp, RunMode::Default);
     assert!(!tcp.is_active(&lp), "reading is over");
     let gathered = got.clone();
-    let panics = move |_: &mut Loop<T>, _, result: std::io::Result<usize>, buffer: Vec<u8>| {
+    let panics = move |_: &mut Loop, _, result: std::io::Result<usize>, buffer: Vec<u8>| {
         gathered.push(buffer[..result.unwrap()].to_vec());
         panic_on_purpose();
     };
     tcp.read_start_with(&mut lp, |_, _, _| vec![0; 100], panics).unwrap();
     unwinds(&mut lp, RunMode::Default);
     assert!(!tcp.is_active(&lp), "reading is over");
-    assert!(!run(&mut lp, RunMode::NoWait), "and nothing else is left");
+    assert!(!run(&mut lp, RunMode::NoWait), "nothing else keeps the loop alive");
     send(&peer, b"second");
     let gathered = got.clone();
     let reading = tcp.read_start(&mut lp, move |lp, tcp, bytes| {
@@ -188,32 +187,31 @@ pub fn a_panic_with_late_memory_stops_reading<T: Backend>(lab: &Lab<T>) -> Verdi
     Ok(())
 }
 
-/// A shutdown that panics has ended writing, and leaves reading: a read that was due with it is
-/// told.
-pub fn a_panic_in_a_shutdown_leaves_reading<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A shutdown whose callback panics has ended writing. A read that completed with it calls back.
+pub fn a_panic_in_a_shutdown_keeps_reads(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = kept(&mut lp, b"aabb");
-    let told = Told::default();
+    let callbacks = Callbacks::default();
     tcp.write(&mut lp, "last", |_, _, result, _| result.unwrap()).unwrap();
     tcp.shutdown(&mut lp, |_, _, _| panic_on_purpose()).unwrap();
     unwinds(&mut lp, RunMode::Default);
-    pull(&mut lp, tcp, 2, &told);
+    pull(&mut lp, tcp, 2, &callbacks);
     unwinds(&mut lp, RunMode::Default);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [(0, b"aa".to_vec()), (1, b"bb".to_vec())]);
+    assert_eq!(callbacks.take(), [(0, b"aa".to_vec()), (1, b"bb".to_vec())]);
     let mut all = Vec::new();
     peer.read_to_end(&mut all).expect("an orderly end");
     assert_eq!(all, b"last");
     tcp.close(&mut lp).unwrap();
 
-    // As above, all at once.
+    // The same, in one batch.
     let (tcp, _peer) = kept(&mut lp, b"aabb");
     tcp.shutdown(&mut lp, |_, _, _| panic_on_purpose()).unwrap();
-    pull(&mut lp, tcp, 2, &told);
+    pull(&mut lp, tcp, 2, &callbacks);
     unwinds(&mut lp, RunMode::Default);
     unwinds(&mut lp, RunMode::Default);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [(0, b"aa".to_vec()), (1, b"bb".to_vec())]);
+    assert_eq!(callbacks.take(), [(0, b"aa".to_vec()), (1, b"bb".to_vec())]);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())

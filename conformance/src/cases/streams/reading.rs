@@ -1,11 +1,12 @@
-//! Reading: pushed and pulled.
+//! Reading with `read_start` and with read requests.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::rc::Rc;
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, RunMode, Stream, Tcp};
 
+use crate::support::datagrams::code::EALREADY;
+use crate::support::datagrams::refused;
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::sources::{half_close, reset, send, send_urgent};
 use crate::support::streams::{
@@ -13,10 +14,10 @@ use crate::support::streams::{
 };
 use crate::support::trace::Log;
 use crate::support::wine;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Whatever arrives is lent to the callback, in order and whole; nothing at all is the end.
-pub fn reads_lend_what_arrives<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Received data is lent to the callback, in order and complete. An empty slice is the end of file.
+pub fn reads_lend_received_data(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     let sent: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
@@ -36,32 +37,32 @@ pub fn reads_lend_what_arrives<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// At the end of file reading has stopped when the callback comes, once. The stream is as
-/// good as before: reading it again tells the end again.
-pub fn the_end_of_file_stops_reading<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Reading has stopped when the callback gets the end of file, once. The stream can be read again,
+/// which reports the end of file again.
+pub fn the_end_of_file_stops_reading(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     half_close(&peer);
     let ends = Log::default();
     for time in 0..2 {
-        let tell = ends.clone();
+        let log = ends.clone();
         tcp.read_start(&mut lp, move |lp, tcp, bytes| {
             assert_eq!(bytes.unwrap(), b"", "nothing was sent");
             assert!(!tcp.is_active(lp), "reading stops before the callback");
             assert!(tcp.is_readable(lp) && tcp.is_writable(lp), "no error has happened");
-            tell.push(time);
+            log.push(time);
         })
         .unwrap();
         run_to_the_end(&mut lp);
     }
-    assert_eq!(ends.take(), [0, 1], "one end for each start");
+    assert_eq!(ends.take(), [0, 1], "one end of file for each start");
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// That a peer has ended its side does not close ours: it can be answered.
-pub fn the_end_of_file_closes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A peer's shutdown does not close this side: it can still write.
+pub fn the_end_of_file_leaves_the_stream_writable(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
     send(&peer, b"question");
@@ -83,13 +84,13 @@ pub fn the_end_of_file_closes_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A connection that is reset is neither readable nor writable any more, from before the
-/// callback on, and reading has stopped.
-pub fn an_error_ends_both_directions<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A reset connection is neither readable nor writable when the callback runs, and reading has
+/// stopped.
+pub fn an_error_ends_both_directions(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
-    let told = Log::default();
-    let tell = told.clone();
+    let callbacks = Log::default();
+    let log = callbacks.clone();
     tcp.read_start(&mut lp, move |lp, tcp, bytes| {
         assert!(!tcp.is_active(lp), "reading stops before the callback");
         if bytes.is_err() {
@@ -97,33 +98,33 @@ pub fn an_error_ends_both_directions<T: Backend>(lab: &Lab<T>) -> Verdict {
             assert_eq!(refusal(tcp.write(lp, "x", |_, _, _, _| {})), ErrorKind::BrokenPipe);
             assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::NotConnected);
         }
-        tell.push(bytes.map(<[u8]>::len).map_err(|error| error.kind()));
+        log.push(bytes.map(<[u8]>::len).map_err(|error| error.kind()));
     })
     .unwrap();
     run(&mut lp, RunMode::NoWait);
     reset(peer);
     run_to_the_end(&mut lp);
-    let told = told.take();
-    let collected = wine::collects_errors() && told == [Ok(0)];
-    assert!(collected || told == [Err(ErrorKind::ConnectionReset)], "told {told:?}");
+    let callbacks = callbacks.take();
+    let collected = wine::collects_errors() && callbacks == [Ok(0)];
+    assert!(collected || callbacks == [Err(ErrorKind::ConnectionReset)], "got {callbacks:?}");
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A stream is read in one way at a time, and only if there is something to read.
-pub fn reading_twice_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stream has one reader at a time, and must be readable.
+pub fn reading_twice_is_an_error(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, _peer) = connected(&mut lp);
     let lp = &mut lp;
     tcp.read_start(lp, |_, _, _| panic!("nothing was sent")).unwrap();
-    assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::AlreadyExists);
-    assert_eq!(refusal(tcp.read(lp, vec![0], |_, _, _, _| {})), ErrorKind::AlreadyExists);
+    refused(tcp.read_start(lp, |_, _, _| {}), EALREADY, "it is being read");
+    refused(tcp.read(lp, vec![0], |_, _, _, _| {}), EALREADY, "it is being read");
     tcp.read_stop(lp).unwrap();
     tcp.read_stop(lp).unwrap();
-    assert!(!tcp.is_active(lp) && !lp.alive(), "a stopped stream stays so");
+    assert!(!tcp.is_active(lp) && !lp.is_alive(), "a stopped stream stays so");
     tcp.read(lp, vec![0], |_, _, result, _| assert_eq!(outcome(&result), "cancelled")).unwrap();
-    assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::AlreadyExists);
+    refused(tcp.read_start(lp, |_, _, _| {}), EALREADY, "it is being read");
     assert_eq!(refusal(tcp.read(lp, Vec::<u8>::new(), |_, _, _, _| {})), ErrorKind::InvalidInput);
     tcp.close(lp).unwrap();
     assert_eq!(refusal(tcp.read_start(lp, |_, _, _| {})), ErrorKind::InvalidInput);
@@ -133,9 +134,9 @@ pub fn reading_twice_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Stopped in its own callback, a reader is not called again, though more has arrived;
-/// the rest waits for the next start.
-pub fn reading_stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A reader stopped in its own callback is not called again although more data has arrived. The
+/// rest is kept for the next start.
+pub fn read_stop_takes_effect_immediately(lab: &Lab) -> Verdict {
     const ALL: usize = 200 * 1024;
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
@@ -146,16 +147,16 @@ pub fn reading_stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     let got = Log::default();
     while got.len() < ALL {
         let (before, gathered, calls) = (got.len(), got.clone(), Log::default());
-        let tell = calls.clone();
+        let log = calls.clone();
         tcp.read_start(&mut lp, move |lp, tcp, bytes| {
             gathered.extend(bytes.unwrap().iter().copied());
-            tell.push(());
+            log.push(());
             tcp.read_stop(lp).unwrap();
         })
         .unwrap();
         run_to_the_end(&mut lp);
         assert_eq!(calls.len(), 1, "one callback for each start");
-        assert!(got.len() > before, "there was more to come");
+        assert!(got.len() > before, "more data was pending");
     }
     let _peer = writer.join().expect("a peer that can send");
     tcp.close(&mut lp).unwrap();
@@ -163,15 +164,15 @@ pub fn reading_stops_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What arrives while nobody reads is not told, and is there for the next who does, however that
-/// is: lent, pulled in small pieces, or the end of file.
-pub fn what_comes_while_stopped_is_kept<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Data that arrives while the stream is stopped is not delivered, and is kept for the next reader:
+/// lent, requested in small parts, or the end of file.
+pub fn data_received_while_stopped_is_kept(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     let got = Log::default();
-    let start = |lp: &mut Loop<T>| {
+    let start = |lp: &mut Loop| {
         let gathered = got.clone();
-        let gather = move |_: &mut Loop<T>, _: Tcp, bytes: io::Result<&[u8]>| match bytes.unwrap() {
+        let gather = move |_: &mut Loop, _: Tcp, bytes: io::Result<&[u8]>| match bytes.unwrap() {
             [] => gathered.push(b'.'),
             bytes => gathered.extend(bytes.iter().copied()),
         };
@@ -187,18 +188,18 @@ pub fn what_comes_while_stopped_is_kept<T: Backend>(lab: &Lab<T>) -> Verdict {
             send(&peer, text);
             run_a_moment(&mut lp);
         }
-        assert_eq!(got.len(), 0, "nobody reads");
-        // Some is asked for, and what is left is lent.
+        assert_eq!(got.len(), 0, "the stream does not read");
+        // Some data is requested, and the rest is lent.
         let pulled: Vec<u8> = (0..5).flat_map(|_| pull_one(&mut lp, tcp)).collect();
         assert_eq!(pulled, [&text[..], &text[..2]].concat(), "in order");
         start(&mut lp);
-        run_until(&mut lp, "what was left", |_| got.len() > 0);
+        run_until(&mut lp, "the remaining data", |_| got.len() > 0);
         assert_eq!(got.take(), &text[2..]);
     }
     tcp.read_stop(&mut lp).unwrap();
     half_close(&peer);
     run_a_moment(&mut lp);
-    assert_eq!(got.len(), 0, "nobody reads the end");
+    assert_eq!(got.len(), 0, "the stream does not read");
     for _ in 0..2 {
         start(&mut lp);
         run_until(&mut lp, "the end", |_| got.len() > 0);
@@ -209,20 +210,20 @@ pub fn what_comes_while_stopped_is_kept<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The next byte, asked for.
-fn pull_one<T: Backend>(lp: &mut Loop<T>, tcp: Tcp) -> Vec<u8> {
+/// Requests the next byte.
+fn pull_one(lp: &mut Loop, tcp: Tcp) -> Vec<u8> {
     let read = Log::default();
-    let tell = read.clone();
+    let log = read.clone();
     let pulled = tcp.read(lp, vec![0], move |_, _, count, buffer| {
-        tell.extend(buffer[..count.unwrap()].iter().copied());
+        log.extend(buffer[..count.unwrap()].iter().copied());
     });
     pulled.unwrap();
     run_until(lp, "a pulled read", |_| read.len() > 0);
     read.take()
 }
 
-/// What arrives while nobody reads neither wakes the loop nor makes it spin.
-pub fn a_stopped_reader_lets_the_loop_sleep<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Data for a stopped reader neither wakes the loop nor makes it spin.
+pub fn a_stopped_reader_lets_the_loop_sleep(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     let got = Log::default();
@@ -236,16 +237,16 @@ pub fn a_stopped_reader_lets_the_loop_sleep<T: Backend>(lab: &Lab<T>) -> Verdict
     run_to_the_end(&mut lp);
     send(&peer, b"unseen");
     let polls = run_a_moment(&mut lp);
-    assert!(polls < 6, "it polled {polls} times though nobody reads");
+    assert!(polls < 6, "{polls} polls although the stream does not read");
     assert_eq!(got.take(), b"seen");
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// Reading can be stopped outside of callbacks too, and then nothing that arrives wakes the
-/// loop. It is there for who reads next.
-pub fn reading_stops_from_outside<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Reading can be stopped outside of callbacks. Data that arrives then does not wake the loop, and
+/// is kept for the next reader.
+pub fn read_stop_works_outside_of_callbacks(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     let got = Log::default();
@@ -255,14 +256,14 @@ pub fn reading_stops_from_outside<T: Backend>(lab: &Lab<T>) -> Verdict {
             .unwrap();
         send(&peer, first);
         run_until(&mut lp, "a byte", |_| got.len() > 0);
-        // Arrived already, and not told yet.
+        // Received, and not delivered yet.
         send(&peer, rest);
         tcp.read_stop(&mut lp).unwrap();
         assert!(!tcp.is_active(&lp));
         run_to_the_end(&mut lp);
         let polls = run_a_moment(&mut lp);
-        assert!(polls < 6, "it polled {polls} times though nobody reads");
-        assert_eq!(got.take(), first, "nothing is told any more");
+        assert!(polls < 6, "{polls} polls although the stream does not read");
+        assert_eq!(got.take(), first, "no data is delivered after the stop");
         let pulled = got.clone();
         tcp.read(&mut lp, vec![0; 8], move |_, _, count, buffer| {
             pulled.extend(buffer[..count.unwrap()].iter().copied());
@@ -276,20 +277,20 @@ pub fn reading_stops_from_outside<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Started anew in its own callback, reading goes on with the new callback alone, and the
-/// old one is dropped with what it captured.
-pub fn reading_starts_anew_in_its_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A reader restarted in its own callback continues with the new callback only. The old one is
+/// dropped with its captures.
+pub fn reading_may_restart_in_its_callback(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
-    let (told, held) = (Log::default(), Rc::new(()));
-    let (tell, captured, far) = (told.clone(), Rc::clone(&held), peer.try_clone().unwrap());
+    let (callbacks, held) = (Log::default(), Rc::new(()));
+    let (log, captured, far) = (callbacks.clone(), Rc::clone(&held), peer.try_clone().unwrap());
     tcp.read_start(&mut lp, move |lp, tcp, bytes| {
         let _ = &captured;
-        tell.push((1, bytes.unwrap().to_vec()));
+        log.push((1, bytes.unwrap().to_vec()));
         tcp.read_stop(lp).unwrap();
-        let tell = tell.clone();
+        let log = log.clone();
         let again = tcp.read_start(lp, move |lp, tcp, bytes| {
-            tell.push((2, bytes.unwrap().to_vec()));
+            log.push((2, bytes.unwrap().to_vec()));
             tcp.close(lp).unwrap();
         });
         again.unwrap();
@@ -298,15 +299,15 @@ pub fn reading_starts_anew_in_its_callback<T: Backend>(lab: &Lab<T>) -> Verdict 
     .unwrap();
     send(&peer, b"one");
     finish(lp);
-    assert_eq!(told.take(), [(1, b"one".to_vec()), (2, b"two".to_vec())]);
+    assert_eq!(callbacks.take(), [(1, b"one".to_vec()), (2, b"two".to_vec())]);
     assert_eq!(Rc::strong_count(&held), 1, "the old callback is dropped");
     Ok(())
 }
 
-/// Much comes on many streams at once, more than there is memory to receive into: each is told
-/// all of it, in order, and then the end. One that stops at its first piece is told no more until
-/// it starts again.
-pub fn much_on_many_comes_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Many streams receive more data than there are receive buffers: each gets all of it, in order,
+/// and then the end of file. A reader that stops at its first part gets no more until it starts
+/// again.
+pub fn large_transfers_on_many_streams_are_complete(lab: &Lab) -> Verdict {
     const STREAMS: usize = 48;
     const BYTES: usize = 20_000;
     let mut lp = new_loop(lab)?;
@@ -319,7 +320,7 @@ pub fn much_on_many_comes_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
         let (got, stops) = (Log::default(), number % 3 == 0);
         let reader = || {
             let (ends, got, sent) = (ends.clone(), got.clone(), sent.clone());
-            move |lp: &mut Loop<T>, tcp: Tcp, bytes: io::Result<&[u8]>| {
+            move |lp: &mut Loop, tcp: Tcp, bytes: io::Result<&[u8]>| {
                 let bytes = bytes.unwrap();
                 if stops && got.len() == 0 {
                     tcp.read_stop(lp).unwrap();
@@ -338,13 +339,13 @@ pub fn much_on_many_comes_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
         }
     }
     let others = STREAMS - stopped.len();
-    run_until(&mut lp, "the ends of those that go on", |_| ends.len() == others);
+    run_until(&mut lp, "the ends of the active streams", |_| ends.len() == others);
     let starts = |got: &Log<u8>| got.len() > 0;
     run_until(&mut lp, "a piece for the rest", |_| stopped.iter().all(|(_, got, _)| starts(got)));
     let pieces: Vec<usize> = stopped.iter().map(|(_, got, _)| got.len()).collect();
     run_a_moment(&mut lp);
     for ((tcp, got, reader), piece) in stopped.into_iter().zip(pieces) {
-        assert_eq!(got.len(), piece, "nothing is told of a stream that has stopped");
+        assert_eq!(got.len(), piece, "a stopped stream gets no data");
         tcp.read_start(&mut lp, reader).unwrap();
     }
     finish(lp);
@@ -352,16 +353,16 @@ pub fn much_on_many_comes_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Urgent data is not among what is read, and does not hold up what is sent behind it: whether
-/// the reader waits, or comes when all is there.
-pub fn urgent_data_holds_nothing_up<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Urgent data is not part of the read data, and does not delay the data sent after it, for a
+/// reader that waits and for one that starts later.
+pub fn urgent_data_does_not_delay_normal_data(lab: &Lab) -> Verdict {
     for (before, waits) in [(0, true), (3, true), (3_000, true), (0, false), (3, false)] {
         let mut lp = new_loop(lab)?;
         let (tcp, peer) = connected(&mut lp);
         let got = Log::default();
-        let read = |lp: &mut Loop<T>| {
+        let read = |lp: &mut Loop| {
             let gathered = got.clone();
-            let reader = move |_: &mut Loop<T>, _, bytes: io::Result<&[u8]>| {
+            let reader = move |_: &mut Loop, _, bytes: io::Result<&[u8]>| {
                 gathered.extend(bytes.unwrap().iter().copied());
             };
             tcp.read_start(lp, reader).unwrap();
@@ -378,7 +379,7 @@ pub fn urgent_data_holds_nothing_up<T: Backend>(lab: &Lab<T>) -> Verdict {
             read(&mut lp);
         }
         let whole = [&vec![b'b'; before], &b"request"[..]].concat();
-        run_until(&mut lp, "the end of what was sent", |_| got.len() >= whole.len());
+        run_until(&mut lp, "all sent data", |_| got.len() >= whole.len());
         assert!(got.take() == whole, "{before} before it; the reader waits: {waits}");
         tcp.close(&mut lp).unwrap();
         finish(lp);
@@ -386,34 +387,34 @@ pub fn urgent_data_holds_nothing_up<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A stream that always has more to read leaves the others their turn: it is read a
-/// bounded number of times for one event.
-pub fn a_busy_reader_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stream that always has more data does not starve others: one event causes a bounded number of
+/// reads.
+pub fn a_busy_reader_does_not_starve_others(lab: &Lab) -> Verdict {
     const BYTES: usize = 2_000;
     let mut lp = new_loop(lab)?;
     let (reads, mut streams) = (Log::default(), Vec::new());
     for name in ["one", "other"] {
         let (tcp, peer) = connected(&mut lp);
         send(&peer, &[1; BYTES]);
-        let tell = reads.clone();
-        // A byte at a time makes it long.
-        let alloc = |_: &mut Loop<T>, _, _| vec![0; 1];
+        let log = reads.clone();
+        // One byte at a time, for many reads.
+        let alloc = |_: &mut Loop, _, _| vec![0; 1];
         tcp.read_start_with(&mut lp, alloc, move |_, _, count, _| {
-            // Nothing there is no read.
+            // `WouldBlock` is not a read.
             if count.is_ok() {
-                tell.push(name);
+                log.push(name);
             }
         })
         .unwrap();
         streams.push((tcp, peer));
     }
-    run_until(&mut lp, "a turn of both", |_| reads.len() > 0);
+    run_until(&mut lp, "a read of both", |_| reads.len() > 0);
     run(&mut lp, RunMode::NoWait);
-    let turns = reads.take();
-    assert!(turns.contains(&"one") && turns.contains(&"other"), "both have had a turn");
-    assert!(turns.len() < BYTES, "and neither was read to the end: {}", turns.len());
-    let left = 2 * BYTES - turns.len();
-    run_until(&mut lp, "the end of what was sent", |_| reads.len() == left);
+    let order = reads.take();
+    assert!(order.contains(&"one") && order.contains(&"other"), "both were read");
+    assert!(order.len() < BYTES, "neither was read to the end: {}", order.len());
+    let left = 2 * BYTES - order.len();
+    run_until(&mut lp, "all sent data", |_| reads.len() == left);
     for (tcp, _) in &streams {
         tcp.close(&mut lp).unwrap();
     }
@@ -421,88 +422,88 @@ pub fn a_busy_reader_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Requests to read are served in order, one callback each, and hand their buffers back.
-/// One that is cancelled says so and takes nothing.
-pub fn pulled_reads_are_served_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Read requests complete in order, with one callback each, and return their buffers. A cancelled
+/// request reports the cancellation and takes no data.
+pub fn read_requests_complete_in_order(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
-    let told = Log::default();
-    for name in ["first", "second", "given up", "third"] {
-        let tell = told.clone();
+    let callbacks = Log::default();
+    for name in ["first", "second", "dropped", "third"] {
+        let log = callbacks.clone();
         let pulled = tcp.read(&mut lp, vec![0; 3], move |_, _, result, buffer| {
-            assert_eq!(buffer.len(), 3, "the buffer comes back");
-            tell.push((name, outcome(&result), buffer[..result.unwrap_or(0)].to_vec()));
+            assert_eq!(buffer.len(), 3, "the buffer is returned");
+            log.push((name, outcome(&result), buffer[..result.unwrap_or(0)].to_vec()));
         });
         let pulled = pulled.unwrap();
-        if name == "given up" {
+        if name == "dropped" {
             pulled.cancel(&mut lp).unwrap();
             assert_eq!(refusal(pulled.cancel(&mut lp)), ErrorKind::NotFound);
         }
     }
-    assert!(!tcp.is_active(&lp) && lp.alive(), "requests keep the loop alive");
-    assert_eq!(told.len(), 0, "nothing is told inline");
+    assert!(!tcp.is_active(&lp) && lp.is_alive(), "requests keep the loop alive");
+    assert_eq!(callbacks.len(), 0, "no callback runs inline");
     run(&mut lp, RunMode::NoWait);
-    assert_eq!(told.take(), [("given up", "cancelled", vec![])], "before the others");
+    assert_eq!(callbacks.take(), [("dropped", "cancelled", vec![])], "before the others");
     send(&peer, b"12345");
-    run_until(&mut lp, "two reads", |_| told.len() >= 2);
+    run_until(&mut lp, "two reads", |_| callbacks.len() >= 2);
     half_close(&peer);
     run_to_the_end(&mut lp);
     let (first, second) = (b"123".to_vec(), b"45".to_vec());
     let expected =
         [("first", "done", first), ("second", "done", second), ("third", "done", vec![])];
-    assert_eq!(told.take(), expected);
+    assert_eq!(callbacks.take(), expected);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// Without a request nothing is read: what the reader does not ask for stays in the kernel,
-/// and the loop sleeps. So a reader is no faster than it wants to be.
-pub fn pulled_reads_take_no_more_than_asked<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Without a request nothing is read: unrequested data stays in the kernel, and the loop blocks.
+/// This gives the reader back-pressure.
+pub fn read_requests_read_no_more_than_requested(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
-    let told = Log::default();
+    let callbacks = Log::default();
     send(&peer, b"abc");
     for expected in [b"a", b"b", b"c"] {
-        let tell = told.clone();
+        let log = callbacks.clone();
         tcp.read(&mut lp, vec![0; 1].into_boxed_slice(), move |_, _, count, buffer| {
-            tell.push((count.unwrap(), buffer[0]));
+            log.push((count.unwrap(), buffer[0]));
         })
         .unwrap();
         run_to_the_end(&mut lp);
-        assert_eq!(told.take(), [(1, expected[0])]);
-        assert!(run_a_moment(&mut lp) < 6, "what is not asked for does not wake the loop");
+        assert_eq!(callbacks.take(), [(1, expected[0])]);
+        assert!(run_a_moment(&mut lp) < 6, "unrequested data does not wake the loop");
     }
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// The end of file, and an error, answer every request that waits.
-pub fn pulled_reads_all_see_the_end<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The end of file, and an error, complete every pending request.
+pub fn read_requests_all_see_the_end_of_file(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
-    let told = Log::default();
+    let callbacks = Log::default();
     for number in 0..3 {
-        let tell = told.clone();
+        let log = callbacks.clone();
         let pulled = tcp.read(&mut lp, vec![0; 8], move |_, _, count, _| {
-            tell.push((number, count.unwrap()));
+            log.push((number, count.unwrap()));
         });
         pulled.unwrap();
     }
     half_close(&peer);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [(0, 0), (1, 0), (2, 0)]);
+    assert_eq!(callbacks.take(), [(0, 0), (1, 0), (2, 0)]);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// What is not connected, closing or closed can be neither read nor written nor shut down.
-pub fn what_is_no_connection_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A stream that is not connected, closing or closed can be neither read nor written nor shut down.
+pub fn unconnected_streams_are_refused(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, lp) = (Tcp::new(&mut lp), &mut lp);
-    let every_call = |lp: &mut Loop<T>| {
+    let every_call = |lp: &mut Loop| {
         [
             refusal(tcp.read_start(lp, |_, _, _| {})),
             refusal(tcp.read(lp, vec![0], |_, _, _, _| {})),
@@ -522,9 +523,9 @@ pub fn what_is_no_connection_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(refusal(tcp.shutdown(lp, |_, _, _| {})), ErrorKind::NotFound);
     assert_eq!(tcp.write_queue_size(lp), 0);
 
-    // A listener is no connection.
+    // A listener is not a connection.
     let (server, _) = bound(lp);
-    server.listen_quietly(lp, 1).unwrap();
+    server.listen_without_callback(lp, 1).unwrap();
     assert_eq!(refusal(server.read_start(lp, |_, _, _| {})), ErrorKind::NotConnected);
     assert!(!server.is_readable(lp) && !server.is_writable(lp));
     server.close(lp).unwrap();

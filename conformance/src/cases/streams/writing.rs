@@ -1,31 +1,30 @@
-//! Writing, and what becomes of what cannot be written yet.
+//! Writing, and the queue of unsent data.
 
 use std::io::{ErrorKind, IoSlice, Read as _};
 use std::sync::Arc;
 use std::thread;
 
-use poll_core::Backend;
-use uv_core::{Handle, RunMode, Stream};
+use uv_core::{Handle, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::streams::{
-    TOO_MUCH, both_ends, connected, fill_up, finish, outcome, read_the_echo, refusal,
+    OVER_STREAM_BUFFERS, both_ends, connected, fill_up, finish, outcome, read_the_echo, refusal,
 };
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 
-/// Writes arrive and call back in the order they were made, never inline, even those that
-/// were written at once. Writing does not make a stream active.
-pub fn writes_call_back_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Writes are sent and call back in order, never inline, even those that were sent immediately.
+/// Writing does not make a stream active.
+pub fn writes_call_back_in_order(lab: &Lab) -> Verdict {
     const SIZE: usize = 20_000;
     let mut lp = new_loop(lab)?;
     let (one, other) = both_ends(&mut lp);
-    let told = Log::default();
+    let callbacks = Log::default();
     for number in 0..100_u8 {
-        one.write(&mut lp, vec![number; SIZE], told.written(number)).unwrap();
+        one.write(&mut lp, vec![number; SIZE], callbacks.written(number)).unwrap();
     }
-    assert_eq!(told.len(), 0, "nothing is told inline");
-    assert!(!one.is_active(&lp) && lp.alive(), "the requests keep the loop alive");
+    assert_eq!(callbacks.len(), 0, "no callback runs inline");
+    assert!(!one.is_active(&lp) && lp.is_alive(), "the requests keep the loop alive");
     let mut expected = (0..100).flat_map(|number| [number; SIZE]);
     let mut left = 100 * SIZE;
     let started = other.read_start(&mut lp, move |lp, other, bytes| {
@@ -39,25 +38,25 @@ pub fn writes_call_back_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     started.unwrap();
     run_to_the_end(&mut lp);
     let expected: Vec<_> = (0..100).map(|number| (number, "done")).collect();
-    assert_eq!(told.take(), expected);
+    assert_eq!(callbacks.take(), expected);
     one.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A write owns its buffer, of whatever kind, and hands it back. Several pieces, empty ones
-/// among them, are sent as if they were one.
-pub fn writes_hand_their_buffers_back<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A write owns its buffer, of any type, and returns it. Several slices, empty ones included, are
+/// sent like one.
+pub fn writes_return_their_buffers(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
-    let told = Log::default();
+    let callbacks = Log::default();
     macro_rules! write {
         ($name:literal, $buffer:expr) => {
-            let (expected, told) = ($buffer, told.clone());
+            let (expected, callbacks) = ($buffer, callbacks.clone());
             tcp.write(&mut lp, $buffer, move |_, _, result, buffer| {
                 result.unwrap();
-                assert!(buffer == expected, "{} comes back as it was", $name);
-                told.push($name);
+                assert!(buffer == expected, "{} is returned unchanged", $name);
+                callbacks.push($name);
             })
             .unwrap();
         };
@@ -75,7 +74,7 @@ pub fn writes_hand_their_buffers_back<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(refusal(tcp.write(&mut lp, none, |_, _, _, _| {})), ErrorKind::InvalidInput);
     run_to_the_end(&mut lp);
     let expected = ["vector", "box", "text", "string", "shared", "array", "list", "nothing"];
-    assert_eq!(told.take(), expected);
+    assert_eq!(callbacks.take(), expected);
     assert_eq!(Arc::strong_count(&shared), 1, "no buffer is kept");
     tcp.close(&mut lp).unwrap();
     finish(lp);
@@ -85,9 +84,9 @@ pub fn writes_hand_their_buffers_back<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The queue's size is what has not left yet: it falls as bytes leave, and a write is off it
-/// when its callback comes.
-pub fn the_queue_size_is_what_has_not_left<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The queue size counts unsent bytes: it decreases as bytes are sent, and excludes a write whose
+/// callback runs.
+pub fn the_queue_size_counts_unsent_bytes(lab: &Lab) -> Verdict {
     const LARGE: usize = 8 << 20;
     const SMALL: usize = 200;
     let mut lp = new_loop(lab)?;
@@ -97,7 +96,7 @@ pub fn the_queue_size_is_what_has_not_left<T: Backend>(lab: &Lab<T>) -> Verdict 
     run_to_the_end(&mut lp);
     let filled = fill_up(&mut lp, tcp);
     let sizes = Log::default();
-    // The kernel may find some room after all, but not that much.
+    // The kernel may accept some more bytes, but not this many.
     for size in [LARGE, SMALL] {
         let note = sizes.clone();
         tcp.write(&mut lp, vec![1; size], move |lp, tcp, result, _| {
@@ -121,20 +120,20 @@ pub fn the_queue_size_is_what_has_not_left<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// To try to write takes what the kernel takes now, and never queues the rest. It does not
-/// overtake what is queued.
-pub fn trying_to_write_never_queues<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `try_write` writes as much as the kernel accepts, and never queues the rest. It does not
+/// overtake queued writes.
+pub fn try_write_never_queues(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, _peer) = connected(&mut lp);
     assert_eq!(tcp.try_write(&mut lp, b"abc").unwrap(), 3);
     let pieces = [IoSlice::new(b"de"), IoSlice::new(b""), IoSlice::new(b"f")];
     assert_eq!(tcp.try_write_vectored(&mut lp, &pieces).unwrap(), 3);
-    assert_eq!(tcp.try_write(&mut lp, b"").unwrap(), 0, "nothing is written at once");
+    assert_eq!(tcp.try_write(&mut lp, b"").unwrap(), 0, "an empty write succeeds");
     assert_eq!(tcp.try_write_vectored(&mut lp, &[]).unwrap(), 0, "of no buffers, too");
     assert!(fill_up(&mut lp, tcp) > 0);
     assert_eq!(tcp.write_queue_size(&lp), 0);
-    assert!(!lp.alive(), "there is no request");
-    let write = tcp.write(&mut lp, vec![1; TOO_MUCH], |_, _, _, _| {}).unwrap();
+    assert!(!lp.is_alive(), "there is no request");
+    let write = tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], |_, _, _, _| {}).unwrap();
     let queued = tcp.write_queue_size(&lp);
     assert_eq!(refusal(tcp.try_write(&mut lp, b"x")), ErrorKind::WouldBlock);
     assert_eq!(tcp.write_queue_size(&lp), queued);
@@ -146,21 +145,21 @@ pub fn trying_to_write_never_queues<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What is written while others wait comes after them, also if there is room again by then and
-/// the loop does not know yet. An immediate write is refused.
-pub fn nothing_overtakes_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A write behind queued writes is sent after them, even if the socket became writable meanwhile
+/// and the loop has not noticed. `try_write` is refused.
+pub fn nothing_overtakes_queued_writes(lab: &Lab) -> Verdict {
     const SIZE: usize = 8 << 20;
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
     let filled = fill_up(&mut lp, tcp);
-    let told = Log::default();
-    tcp.write(&mut lp, vec![1; SIZE], told.written("first")).unwrap();
+    let callbacks = Log::default();
+    tcp.write(&mut lp, vec![1; SIZE], callbacks.written("first")).unwrap();
     assert!(tcp.write_queue_size(&lp) > 0, "it waits");
-    // The peer takes all that there is, while the loop does not run.
+    // The peer reads all sent data while the loop does not run.
     let mut got = SIZE - tcp.write_queue_size(&lp);
-    peer.read_exact(&mut vec![0; filled + got]).expect("what was sent");
+    peer.read_exact(&mut vec![0; filled + got]).expect("the sent data");
     assert_eq!(refusal(tcp.try_write(&mut lp, &[2; 10])), ErrorKind::WouldBlock);
-    tcp.write(&mut lp, vec![3; 10], told.written("second")).unwrap();
+    tcp.write(&mut lp, vec![3; 10], callbacks.written("second")).unwrap();
     assert_eq!(refusal(tcp.try_write(&mut lp, &[2; 10])), ErrorKind::WouldBlock);
     let reader = thread::spawn(move || {
         let mut rest = vec![0; SIZE - got + 10];
@@ -169,7 +168,7 @@ pub fn nothing_overtakes_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
         (got, rest.split_off(rest.len() - 10))
     });
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("first", "done"), ("second", "done")]);
+    assert_eq!(callbacks.take(), [("first", "done"), ("second", "done")]);
     assert_eq!(reader.join().expect("a peer that reads"), (SIZE, vec![3; 10]));
     assert_eq!(tcp.try_write(&mut lp, b"x").unwrap(), 1, "nothing waits any more");
     tcp.close(&mut lp).unwrap();
@@ -177,56 +176,59 @@ pub fn nothing_overtakes_what_is_queued<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A write that waits can be cancelled: none of it is sent, the others are, and its
-/// callback does not wait for those before it.
-pub fn queued_writes_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A queued write can be cancelled: none of its bytes are sent, the other writes are, and its
+/// callback does not wait for earlier ones.
+pub fn queued_writes_can_be_cancelled(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
     fill_up(&mut lp, tcp);
-    let told = Log::default();
-    // So much that the second cannot begin.
-    tcp.write(&mut lp, vec![1; TOO_MUCH], told.written("first")).unwrap();
-    let second = tcp.write(&mut lp, vec![2; 100], told.written("second")).unwrap();
-    tcp.write(&mut lp, vec![3; 100], told.written("third")).unwrap();
+    let callbacks = Log::default();
+    // Large enough that the second write cannot start.
+    tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], callbacks.written("first")).unwrap();
+    let second = tcp.write(&mut lp, vec![2; 100], callbacks.written("second")).unwrap();
+    tcp.write(&mut lp, vec![3; 100], callbacks.written("third")).unwrap();
     let queued = tcp.write_queue_size(&lp);
-    assert_eq!(second.cancel(&mut lp).unwrap(), 0, "nothing of it was written");
+    assert_eq!(second.cancel(&mut lp).unwrap(), 0, "none of it was written");
     assert_eq!(refusal(second.cancel(&mut lp)), ErrorKind::NotFound);
-    assert_eq!(told.len(), 0, "nothing is told inline");
+    assert_eq!(callbacks.len(), 0, "no callback runs inline");
     run(&mut lp, RunMode::NoWait);
-    assert_eq!(told.take(), [("second", "cancelled")], "before the first");
+    assert_eq!(callbacks.take(), [("second", "cancelled")], "before the first");
     assert!(tcp.write_queue_size(&lp) <= queued - 100);
-    tcp.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    tcp.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();
     let reader = thread::spawn(move || {
         let mut all = Vec::new();
         peer.read_to_end(&mut all).expect("an orderly end");
         all
     });
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("first", "done"), ("third", "done"), ("shutdown", "done")]);
+    assert_eq!(callbacks.take(), [("first", "done"), ("third", "done"), ("shutdown", "done")]);
     let all = reader.join().expect("a peer that reads");
     let count = |wanted| all.iter().filter(|byte| **byte == wanted).count();
-    assert_eq!([count(1), count(2), count(3)], [TOO_MUCH, 0, 100]);
+    assert_eq!([count(1), count(2), count(3)], [OVER_STREAM_BUFFERS, 0, 100]);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A write of which a part has left can be cancelled: exactly the part that `cancel` tells
-/// arrives.
-pub fn a_half_written_write_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A partial write can be cancelled: exactly the number of bytes that `cancel` returns arrives.
+pub fn a_partial_write_can_be_cancelled(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
-    let told = Log::default();
-    let tell = told.clone();
-    let write = tcp.write(&mut lp, vec![1; TOO_MUCH], move |_, _, result, buffer| {
-        tell.push((outcome(&result), buffer.len()));
+    let callbacks = Log::default();
+    let log = callbacks.clone();
+    let write = tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], move |_, _, result, buffer| {
+        log.push((outcome(&result), buffer.len()));
     });
     let queued = tcp.write_queue_size(&lp);
     let written = write.unwrap().cancel(&mut lp).unwrap();
-    assert!(written > 0, "the kernel takes some at once");
-    assert_eq!(written, TOO_MUCH - queued);
+    assert!(written > 0, "the kernel accepts a part immediately");
+    assert_eq!(written, OVER_STREAM_BUFFERS - queued);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("cancelled", TOO_MUCH)], "the buffer comes back whole");
+    assert_eq!(
+        callbacks.take(),
+        [("cancelled", OVER_STREAM_BUFFERS)],
+        "the whole buffer is returned"
+    );
     assert_eq!(tcp.write_queue_size(&lp), 0);
     let reader = thread::spawn(move || {
         let mut all = Vec::new();
@@ -239,59 +241,82 @@ pub fn a_half_written_write_can_be_cancelled<T: Backend>(lab: &Lab<T>) -> Verdic
     Ok(())
 }
 
-/// When the peer is lost, what is queued fails in order, and the queue is empty then.
-pub fn writes_to_a_lost_peer_fail<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// When the peer is lost, the queued writes fail in order, and the queue is empty afterwards.
+pub fn writes_to_a_lost_peer_fail(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     fill_up(&mut lp, tcp);
-    let told = Log::default();
+    let callbacks = Log::default();
     for name in ["first", "second", "third"] {
-        tcp.write(&mut lp, vec![1; TOO_MUCH / 4], told.written(name)).unwrap();
+        tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS / 4], callbacks.written(name)).unwrap();
     }
     run(&mut lp, RunMode::NoWait);
-    assert_eq!(told.len(), 0, "nobody reads");
-    // With data unread, this is a reset.
+    assert_eq!(callbacks.len(), 0, "the peer does not read");
+    // With unread data, this is a reset.
     drop(peer);
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("first", "failed"), ("second", "failed"), ("third", "failed")]);
+    assert_eq!(callbacks.take(), [("first", "failed"), ("second", "failed"), ("third", "failed")]);
     assert_eq!(tcp.write_queue_size(&lp), 0);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A shutdown waits until all that is queued has left, and is told after it; the peer reads
-/// everything, and then the end.
-pub fn a_shutdown_waits_for_the_queue<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A shutdown waits until the queue is sent, and calls back after it. The peer reads all data, and
+/// then the end of file.
+pub fn a_shutdown_waits_for_the_queue(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
-    let told = Log::default();
-    tcp.write(&mut lp, vec![1; TOO_MUCH], told.written("first")).unwrap();
-    tcp.write(&mut lp, vec![1; 10], told.written("second")).unwrap();
-    tcp.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    let callbacks = Log::default();
+    tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], callbacks.written("first")).unwrap();
+    tcp.write(&mut lp, vec![1; 10], callbacks.written("second")).unwrap();
+    tcp.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();
     run(&mut lp, RunMode::NoWait);
-    assert_eq!(told.len(), 0, "nobody reads");
+    assert_eq!(callbacks.len(), 0, "the peer does not read");
     let reader = thread::spawn(move || {
         let mut all = Vec::new();
         peer.read_to_end(&mut all).expect("an orderly end");
         all.len()
     });
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("first", "done"), ("second", "done"), ("shutdown", "done")]);
-    assert_eq!(reader.join().expect("a peer that reads"), TOO_MUCH + 10);
+    assert_eq!(callbacks.take(), [("first", "done"), ("second", "done"), ("shutdown", "done")]);
+    assert_eq!(reader.join().expect("a peer that reads"), OVER_STREAM_BUFFERS + 10);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// There is one shutdown, told later even if nothing is queued. From the call on the stream
-/// is not writable.
-pub fn a_shutdown_happens_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A shutdown calls back after a write that is sent but has not called back. Both are requested in
+/// the callback of an earlier write.
+pub fn a_shutdown_is_reported_after_all_writes(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, mut peer) = connected(&mut lp);
+    let callbacks = Log::default();
+    let log = callbacks.clone();
+    tcp.write(&mut lp, vec![1], move |lp, tcp: Tcp, result, _| {
+        log.push(("first", outcome(&result)));
+        tcp.write(lp, vec![2], log.written("second")).unwrap();
+        tcp.shutdown(lp, log.ended("shutdown")).unwrap();
+    })
+    .unwrap();
+    run_to_the_end(&mut lp);
+    assert_eq!(callbacks.take(), [("first", "done"), ("second", "done"), ("shutdown", "done")]);
+    let mut all = Vec::new();
+    peer.read_to_end(&mut all).expect("an orderly end");
+    assert_eq!(all, [1, 2]);
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// A stream accepts one shutdown, which calls back later even if the queue is empty. The stream is
+/// not writable after the call.
+pub fn a_second_shutdown_is_an_error(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, _peer) = connected(&mut lp);
-    let told = Log::default();
-    tcp.shutdown(&mut lp, told.ended("shutdown")).unwrap();
-    assert_eq!(told.len(), 0, "nothing is told inline");
+    let callbacks = Log::default();
+    tcp.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();
+    assert_eq!(callbacks.len(), 0, "no callback runs inline");
     for time in ["before", "after"] {
         let lp = &mut lp;
         assert!(!tcp.is_writable(lp), "{time} the callback");
@@ -300,14 +325,14 @@ pub fn a_shutdown_happens_once<T: Backend>(lab: &Lab<T>) -> Verdict {
         assert_eq!(refusal(tcp.try_write(lp, b"x")), ErrorKind::BrokenPipe);
         run_to_the_end(lp);
     }
-    assert_eq!(told.take(), [("shutdown", "done")]);
+    assert_eq!(callbacks.take(), [("shutdown", "done")]);
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A shutdown ends one direction: what the peer then says can be read.
-pub fn a_shutdown_leaves_reading<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A shutdown ends one direction: the stream still reads from its peer.
+pub fn a_shutdown_leaves_the_stream_readable(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (one, other) = both_ends(&mut lp);
     let got = Log::default();
@@ -334,29 +359,28 @@ pub fn a_shutdown_leaves_reading<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A stream that is made blocking has written all when `write` returns; the callback comes
-/// later all the same.
-pub fn a_blocking_stream_writes_all_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A blocking stream has sent all bytes when `write` returns. The callback still runs later.
+pub fn a_blocking_stream_writes_synchronously(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, mut peer) = connected(&mut lp);
     tcp.set_blocking(&mut lp, true).unwrap();
     let reader = thread::spawn(move || {
-        peer.read_exact(&mut vec![0; TOO_MUCH]).expect("all of it");
+        peer.read_exact(&mut vec![0; OVER_STREAM_BUFFERS]).expect("all of it");
         peer
     });
-    let told = Log::default();
-    tcp.write(&mut lp, vec![1; TOO_MUCH], told.written("write")).unwrap();
-    assert_eq!((tcp.write_queue_size(&lp), told.len()), (0, 0));
+    let callbacks = Log::default();
+    tcp.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], callbacks.written("write")).unwrap();
+    assert_eq!((tcp.write_queue_size(&lp), callbacks.len()), (0, 0));
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("write", "done")]);
+    assert_eq!(callbacks.take(), [("write", "done")]);
     drop(reader.join().expect("a peer that reads"));
     tcp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// What is written to a stream that writes back is what is read, whatever the pieces.
-pub fn an_echo_comes_back_whole<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An echo returns all bytes in order, for any write sizes.
+pub fn an_echo_is_complete(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (client, server) = both_ends(&mut lp);
     let echoing = server.read_start(&mut lp, |lp, server, bytes| match bytes.unwrap() {

@@ -4,50 +4,45 @@ use std::io::{ErrorKind, Read as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use poll_core::{Backend, Mode, OpKind, RawSource, Ready};
-use uv_core::{Handle, Loop, Poll, PollEvents, RunMode, Stream, Tcp};
+use poll_core::{Backend, Interest, Mode, OpKind, RawSource};
+use uv_core::{Handle, Poll, PollEvents, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, panic_on_purpose, run_to_the_end, unwinds};
 use crate::support::observe::{A, SOON, register, wait_once};
 use crate::support::sources::{arrived, listener, send, tcp_pair};
 use crate::support::streams::{bound, finish, outcome, refusal, run_a_moment, run_until};
 use crate::support::trace::Log;
-use crate::{Lab, Skip, Verdict};
+use crate::{Lab, Loop, Skip, Verdict};
 
-/// Listens and accepts everything, closing it at once; notes each.
-fn take_all<T: Backend>(
-    lp: &mut Loop<T>,
-    server: Tcp,
-    told: &Log<&'static str>,
-    name: &'static str,
-) {
-    let tell = told.clone();
+/// Listens, and accepts and closes every connection; logs each.
+fn accept_all(lp: &mut Loop, server: Tcp, callbacks: &Log<&'static str>, name: &'static str) {
+    let log = callbacks.clone();
     let listening = server.listen(lp, 16, move |lp, server, result| {
         result.unwrap();
         server.accept(lp).unwrap().close(lp).unwrap();
-        tell.push(name);
+        log.push(name);
     });
     listening.unwrap();
 }
 
-/// A listener is active, and calls back once for each connection, which its callback takes.
-pub fn each_connection_calls_back_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A listener is active, and calls back once for each connection, which its callback accepts.
+pub fn each_connection_calls_back_once(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let ((server, address), told) = (bound(&mut lp), Log::default());
-    take_all(&mut lp, server, &told, "connection");
-    assert!(server.is_active(&lp) && lp.alive());
+    let ((server, address), callbacks) = (bound(&mut lp), Log::default());
+    accept_all(&mut lp, server, &callbacks, "connection");
+    assert!(server.is_active(&lp) && lp.is_alive());
     let peers: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
-    run_until(&mut lp, "all connections", |_| told.len() >= peers.len());
+    run_until(&mut lp, "all connections", |_| callbacks.len() >= peers.len());
     run_a_moment(&mut lp);
-    assert_eq!(told.len(), peers.len(), "one call for each");
+    assert_eq!(callbacks.len(), peers.len(), "one call for each");
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// Many who wait are accepted in a few turns of the loop, and not in one each: where a turn costs
-/// more the more connections there are, that would be quadratic.
-pub fn many_who_wait_are_accepted_together<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Many pending connections are accepted in a few iterations instead of one each. Where the cost of
+/// an iteration grows with the number of connections, one each would be quadratic.
+pub fn pending_connections_are_accepted_in_batches(lab: &Lab) -> Verdict {
     const MANY: usize = 50;
     let mut lp = new_loop(lab)?;
     let polls = polls_to_accept(&mut lp, MANY)?;
@@ -56,66 +51,70 @@ pub fn many_who_wait_are_accepted_together<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// The more there is to do for others in a turn, the more are accepted in it: those who connect to
-/// a busy server are not served last.
-pub fn a_busy_loop_accepts_as_much_as_it_serves<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The number of accepts per iteration grows with the number of other events: clients of a busy
+/// server are not served last.
+pub fn a_busy_loop_accepts_larger_batches(lab: &Lab) -> Verdict {
     const BUSY: usize = 200;
     let mut lp = new_loop(lab)?;
-    let mut others = Vec::new();
+    let mut polls_beside = Vec::new();
     for _ in 0..BUSY {
         let (near, far) = tcp_pair();
         send(&far, b"never read");
         arrived(&near);
         let poll = Poll::new(&mut lp, near).unwrap();
         poll.start(&mut lp, PollEvents::READABLE, |_, _, _| {}).unwrap();
-        others.push((poll, far));
+        polls_beside.push((poll, far));
     }
     let polls = polls_to_accept(&mut lp, BUSY)?;
-    assert!(polls <= 3, "{polls} polls for {BUSY} connections, while {BUSY} others are ready");
-    others.iter().for_each(|(poll, _)| poll.close(&mut lp).unwrap());
+    assert!(polls <= 3, "{polls} polls for {BUSY} connections, while {BUSY} polls are ready");
+    polls_beside.iter().for_each(|(poll, _)| poll.close(&mut lp).unwrap());
     finish(lp);
     Ok(())
 }
 
-/// How often the loop polls until so many were accepted who wait for it.
-fn polls_to_accept<T: Backend>(lp: &mut Loop<T>, many: usize) -> Result<u64, Skip> {
+/// How many polls the loop needs to accept this many pending connections.
+fn polls_to_accept(lp: &mut Loop, many: usize) -> Result<u64, Skip> {
     let performs = |kind| lp.backend().supports(kind);
     if performs(OpKind::Accept) || performs(OpKind::AcceptMulti) {
-        return Err(Skip::because("its operations accept, and are told of as they are over"));
+        return Err(Skip::because("its operations accept, and complete one by one"));
     }
-    let ((server, address), told) = (bound(lp), Log::default());
-    let tell = told.clone();
+    let ((server, address), callbacks) = (bound(lp), Log::default());
+    let log = callbacks.clone();
     let listening = server.listen(lp, 256, move |lp, server, result| {
         result.unwrap();
         server.accept(lp).unwrap().close(lp).unwrap();
-        tell.push(());
+        log.push(());
     });
     listening.unwrap();
     let _peers: Vec<_> = (0..many).map(|_| TcpStream::connect(address).unwrap()).collect();
     let before = lp.metrics().loop_count();
-    run_until(lp, "all connections", |_| told.len() >= many);
+    run_until(lp, "all connections", |_| callbacks.len() >= many);
     let polls = lp.metrics().loop_count() - before;
     server.close(lp).unwrap();
     Ok(polls)
 }
 
-/// While a connection waits to be taken the listener tells of no other, and the loop does
-/// not spin. All are taken in the order they came.
-pub fn connections_wait_until_they_are_taken<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// While a connection is not accepted, the listener reports no other, and the loop does not spin.
+/// All are accepted in order of arrival.
+pub fn connections_wait_until_they_are_accepted(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let ((server, address), told) = (bound(&mut lp), Log::default());
-    let tell = told.clone();
-    server.listen(&mut lp, 16, move |_, _, result| tell.push(outcome(&result))).unwrap();
+    let ((server, address), callbacks) = (bound(&mut lp), Log::default());
+    let log = callbacks.clone();
+    server.listen(&mut lp, 16, move |_, _, result| log.push(outcome(&result))).unwrap();
     assert_eq!(refusal(server.accept(&mut lp)), ErrorKind::WouldBlock, "there is none");
     let peers: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
     for peer in &peers {
-        run_until(&mut lp, "a connection", |_| told.len() > 0);
+        run_until(&mut lp, "a connection", |_| callbacks.len() > 0);
         let polls = run_a_moment(&mut lp);
-        assert!(polls < 6, "it polled {polls} times while the callback's turn is over");
-        assert_eq!(told.take(), ["done"], "of one at a time");
+        assert!(polls < 6, "{polls} polls while a connection waits to be accepted");
+        assert_eq!(callbacks.take(), ["done"], "one at a time");
         let taken = server.accept(&mut lp).unwrap();
         assert_eq!(taken.peer_addr(&lp).unwrap(), peer.local_addr().unwrap(), "in order");
-        assert_eq!(refusal(server.accept(&mut lp)), ErrorKind::WouldBlock, "taken");
+        assert_eq!(
+            refusal(server.accept(&mut lp)),
+            ErrorKind::WouldBlock,
+            "it is accepted already"
+        );
         taken.close(&mut lp).unwrap();
     }
     server.close(&mut lp).unwrap();
@@ -123,55 +122,55 @@ pub fn connections_wait_until_they_are_taken<T: Backend>(lab: &Lab<T>) -> Verdic
     Ok(())
 }
 
-/// Requests to accept are served in order, a connection each, and cancelled by a close.
-pub fn requests_to_accept_are_served_in_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Accept requests complete in order, with one connection each. A close cancels them.
+pub fn accept_requests_complete_in_order(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let ((server, address), told) = (bound(&mut lp), Log::default());
+    let ((server, address), callbacks) = (bound(&mut lp), Log::default());
     let early = server.accept_with(&mut lp, |_, _, _| {});
     assert_eq!(refusal(early), ErrorKind::InvalidInput, "it does not listen yet");
-    server.listen_quietly(&mut lp, 16).unwrap();
+    server.listen_without_callback(&mut lp, 16).unwrap();
     server.unreference(&mut lp).unwrap();
     for name in ["first", "second", "third"] {
-        let tell = told.clone();
+        let log = callbacks.clone();
         let request = server.accept_with(&mut lp, move |lp, server, accepted| {
-            tell.push((name, outcome(&accepted)));
+            log.push((name, outcome(&accepted)));
             let Ok(accepted) = accepted else { return };
             accepted.close(lp).unwrap();
             if name == "second" {
-                server.close_with(lp, tell.closed("listener")).unwrap();
+                server.close_with(lp, log.closed("listener")).unwrap();
             }
         });
         request.unwrap();
     }
-    assert!(lp.alive(), "requests keep the loop alive");
+    assert!(lp.is_alive(), "requests keep the loop alive");
     let _peers = [(); 2].map(|()| TcpStream::connect(address).unwrap());
     finish(lp);
     let expected =
         [("first", "done"), ("second", "done"), ("third", "cancelled"), ("listener", "closed")];
-    assert_eq!(told.take(), expected);
+    assert_eq!(callbacks.take(), expected);
     Ok(())
 }
 
-/// A listener that fails for good tells every request and the callback, even if one of them
-/// panics, and does not make the loop spin.
-pub fn a_listener_that_fails_tells_everybody<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A fatal error of a listener is reported to every request and to the callback, even if one of
+/// them panics, and does not make the loop spin.
+pub fn a_listener_error_fails_all_requests(lab: &Lab) -> Verdict {
     let (broken, mut backend) = (listener(), lab.backend()?);
     break_listener(RawSource::of(&broken))?;
-    register(&mut backend, A, &broken, Ready::READ, Mode::Level);
+    register(&mut backend, A, &broken, Interest::READ, Mode::Level);
     if wait_once(&mut backend, Some(Duration::from_millis(100))).is_empty() {
-        return Err(Skip::because("it does not tell of a listener that was shut down"));
+        return Err(Skip::because("it does not report a listener that was shut down"));
     }
     let mut lp = new_loop(lab)?;
-    let ((server, _), told) = (bound(&mut lp), Log::default());
-    let tell = told.clone();
+    let ((server, _), callbacks) = (bound(&mut lp), Log::default());
+    let log = callbacks.clone();
     let listening = server.listen(&mut lp, 16, move |_, _, result| {
-        tell.push(("callback", result.is_err()));
+        log.push(("callback", result.is_err()));
     });
     listening.unwrap();
     for name in ["first", "second", "third"] {
-        let tell = told.clone();
+        let log = callbacks.clone();
         let request = server.accept_with(&mut lp, move |_, _, accepted| {
-            tell.push((name, accepted.is_err()));
+            log.push((name, accepted.is_err()));
             if name == "second" {
                 panic_on_purpose();
             }
@@ -179,22 +178,22 @@ pub fn a_listener_that_fails_tells_everybody<T: Backend>(lab: &Lab<T>) -> Verdic
         request.unwrap();
     }
     lp.run(RunMode::NoWait).unwrap();
-    break_listener(server.descriptor(&lp).unwrap())?;
+    break_listener(server.raw_source(&lp).unwrap())?;
     unwinds(&mut lp, RunMode::Default);
-    run_until(&mut lp, "the rest", |_| told.len() == 4);
+    run_until(&mut lp, "the rest", |_| callbacks.len() == 4);
     let expected = ["first", "second", "third", "callback"].map(|name| (name, true));
-    assert_eq!(told.take(), expected);
+    assert_eq!(callbacks.take(), expected);
     let polls = run_a_moment(&mut lp);
-    assert!(polls < 6, "it polled {polls} times though nothing will come");
+    assert!(polls < 6, "{polls} polls without a possible event");
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// Takes from a listener what makes it one.
+/// Makes a listening socket fail.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn break_listener(descriptor: RawSource) -> Verdict {
-    // SAFETY: it takes no pointer.
+    // SAFETY: the call takes no pointer.
     let failed = unsafe { libc::shutdown(descriptor.fd(), libc::SHUT_RDWR) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
     Ok(())
@@ -205,40 +204,40 @@ fn break_listener(_: RawSource) -> Verdict {
     Err(Skip::because("a listener cannot be shut down here"))
 }
 
-/// A request to accept takes the connection that the callback has left, later and not
-/// inline; requests come before the callback.
-pub fn a_request_takes_the_connection_that_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// An accept request takes the connection that the callback has not accepted, later and not inline.
+/// Requests are served before the callback.
+pub fn an_accept_request_takes_the_pending_connection(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let ((server, address), told) = (bound(&mut lp), Log::default());
-    let tell = told.clone();
-    server.listen(&mut lp, 16, move |_, _, _| tell.push("callback")).unwrap();
+    let ((server, address), callbacks) = (bound(&mut lp), Log::default());
+    let log = callbacks.clone();
+    server.listen(&mut lp, 16, move |_, _, _| log.push("callback")).unwrap();
     let _peers = [(); 2].map(|()| TcpStream::connect(address).unwrap());
-    run_until(&mut lp, "a connection", |_| told.len() > 0);
+    run_until(&mut lp, "a connection", |_| callbacks.len() > 0);
     for name in ["first", "second"] {
-        let tell = told.clone();
+        let log = callbacks.clone();
         let request = server.accept_with(&mut lp, move |lp, _, accepted| {
             accepted.unwrap().close(lp).unwrap();
-            tell.push(name);
+            log.push(name);
         });
         request.unwrap();
     }
-    assert_eq!(told.take(), ["callback"], "nothing is told inline");
-    run_until(&mut lp, "both requests", |_| told.len() == 2);
-    assert_eq!(told.take(), ["first", "second"]);
+    assert_eq!(callbacks.take(), ["callback"], "no callback runs inline");
+    run_until(&mut lp, "both requests", |_| callbacks.len() == 2);
+    assert_eq!(callbacks.take(), ["first", "second"]);
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// Without a callback the connections stay in the kernel until somebody asks for one.
-pub fn a_quiet_listener_takes_nothing_unasked<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Without a callback, connections stay in the kernel's backlog until an accept request.
+pub fn a_listener_without_callback_accepts_only_on_request(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (server, address) = bound(&mut lp);
-    server.listen_quietly(&mut lp, 16).unwrap();
+    server.listen_without_callback(&mut lp, 16).unwrap();
     assert_eq!(refusal(server.accept(&mut lp)), ErrorKind::WouldBlock);
     let peer = TcpStream::connect(address).unwrap();
     let polls = run_a_moment(&mut lp);
-    assert!(polls < 6, "it polled {polls} times though nobody asks");
+    assert!(polls < 6, "{polls} polls without an accept request");
     let taken = server.accept(&mut lp).unwrap();
     assert_eq!(taken.peer_addr(&lp).unwrap(), peer.local_addr().unwrap());
     taken.close(&mut lp).unwrap();
@@ -247,32 +246,31 @@ pub fn a_quiet_listener_takes_nothing_unasked<T: Backend>(lab: &Lab<T>) -> Verdi
     Ok(())
 }
 
-/// Listening needs no address: it is on any port then. Listening again changes the callback.
-pub fn listening_again_changes_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Listening needs no address: it selects any port. Listening again replaces the callback.
+pub fn listening_again_replaces_the_callback(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let (server, told) = (Tcp::new(&mut lp), Log::default());
-    take_all(&mut lp, server, &told, "old");
+    let (server, callbacks) = (Tcp::new(&mut lp), Log::default());
+    accept_all(&mut lp, server, &callbacks, "old");
     let address = server.local_addr(&lp).unwrap();
     assert_ne!(address.port(), 0, "some port");
-    take_all(&mut lp, server, &told, "new");
+    accept_all(&mut lp, server, &callbacks, "new");
     let _peer = TcpStream::connect(("127.0.0.1", address.port())).unwrap();
-    run_until(&mut lp, "a connection", |_| told.len() > 0);
-    assert_eq!(told.take(), ["new"]);
+    run_until(&mut lp, "a connection", |_| callbacks.len() > 0);
+    assert_eq!(callbacks.take(), ["new"]);
     server.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// A listener that is closed turns away the connection that nobody has taken, and frees its
-/// port at once.
-pub fn a_closed_listener_turns_its_peers_away<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A closed listener closes the connection that was not accepted, and frees its port immediately.
+pub fn a_closed_listener_closes_pending_connections(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
-    let ((server, address), told) = (bound(&mut lp), Log::default());
-    let tell = told.clone();
-    server.listen(&mut lp, 16, move |_, _, _| tell.push(())).unwrap();
+    let ((server, address), callbacks) = (bound(&mut lp), Log::default());
+    let log = callbacks.clone();
+    server.listen(&mut lp, 16, move |_, _, _| log.push(())).unwrap();
     let mut peer = TcpStream::connect(address).unwrap();
     peer.set_read_timeout(Some(SOON)).unwrap();
-    run_until(&mut lp, "a connection", |_| told.len() > 0);
+    run_until(&mut lp, "a connection", |_| callbacks.len() > 0);
     server.close(&mut lp).unwrap();
     run_to_the_end(&mut lp);
     match peer.read(&mut [0]) {
@@ -280,7 +278,7 @@ pub fn a_closed_listener_turns_its_peers_away<T: Backend>(lab: &Lab<T>) -> Verdi
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
         other => panic!("the peer of a closed listener reads {other:?}"),
     }
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).is_err(), "the port is free");
     finish(lp);
     Ok(())
 }

@@ -1,13 +1,17 @@
-//! Point 27: TCP, its addresses and options, and the ways in which peers misbehave.
+//! Point 27: TCP, its addresses and options, and misbehaving peers.
 
+mod accept_requests;
 mod accepting;
 mod addresses;
 mod connecting;
-mod hardship;
+mod corners;
 mod panics;
+mod robustness;
 
+pub use accept_requests::*;
 pub use accepting::*;
 pub use addresses::*;
 pub use connecting::*;
-pub use hardship::*;
+pub use corners::*;
 pub use panics::*;
+pub use robustness::*;

@@ -1,10 +1,9 @@
-//! Consoles of Windows.
+//! Windows consoles.
 
 use std::fs::File;
 use std::os::windows::io::AsRawHandle;
 
-use poll_core::Backend;
-use uv_core::{Guess, Handle, Stream, Tty, TtyMode, guess_handle};
+use uv_core::{Handle, HandleKind, Stream, Tty, TtyMode, guess_handle};
 use windows_sys::Win32::System::Console::{
     AllocConsole, GetConsoleMode, INPUT_RECORD, INPUT_RECORD_0, KEY_EVENT, KEY_EVENT_RECORD,
     KEY_EVENT_RECORD_0, WriteConsoleInputW,
@@ -27,7 +26,7 @@ fn console(name: &str) -> Result<File, Skip> {
 
 fn mode(console: &File) -> u32 {
     let mut mode = 0;
-    // SAFETY: a wrong handle is an error; writes one number.
+    // SAFETY: an invalid handle is an error; the call writes one number.
     let got = unsafe { GetConsoleMode(console.as_raw_handle(), &raw mut mode) };
     assert_ne!(got, 0, "GetConsoleMode: {}", std::io::Error::last_os_error());
     mode
@@ -56,11 +55,11 @@ fn keys(console: &File, text: &str) {
     }
 }
 
-/// A console is read line by line or, in raw mode, key by key, in UTF-8; closed, it is in the
-/// mode that it was in. What is typed while nobody reads is for whoever reads next.
-pub fn consoles_are_read<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A console is read by lines or, in raw mode, by keys, in UTF-8. A close restores its mode. Input
+/// typed while the handle does not read is kept for the next reader.
+pub fn consoles_are_read(lab: &Lab) -> Verdict {
     let (input, mut lp) = (console("CONIN$")?, new_loop(lab)?);
-    assert_eq!(guess_handle(&input), Guess::Tty);
+    assert_eq!(guess_handle(&input), HandleKind::Tty);
     let before = mode(&input);
     let tty = Tty::new(&mut lp, &input).unwrap();
     assert!(tty.is_readable(&lp) && !tty.is_writable(&lp));
@@ -83,10 +82,10 @@ pub fn consoles_are_read<T: Backend>(lab: &Lab<T>) -> Verdict {
     })
     .unwrap();
     run_to_the_end(&mut lp);
-    assert!(got.len() > 0 && b"later".starts_with(&got.take()), "what was typed meanwhile");
+    assert!(got.len() > 0 && b"later".starts_with(&got.take()), "input typed meanwhile");
 
     tty.close(&mut lp).unwrap();
-    assert_eq!(mode(&input), before, "closed, it is as it was");
+    assert_eq!(mode(&input), before, "a close restores it");
     let tty = Tty::new(&mut lp, &input).unwrap();
     let gathered = got.clone();
     tty.read_start(&mut lp, move |_, _, bytes| gathered.extend(bytes.unwrap().iter().copied()))
@@ -95,7 +94,7 @@ pub fn consoles_are_read<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_until(&mut lp, "a line", |_| got.len() >= 6);
     let line = got.take();
     assert!(line.ends_with(b"line\r\n"), "{:?}", String::from_utf8_lossy(&line));
-    // Half a line: closing does not wait for the rest.
+    // Half a line: a close does not wait for the rest.
     keys(&input, "ha");
     run_a_moment(&mut lp);
     tty.close(&mut lp).unwrap();
@@ -103,25 +102,25 @@ pub fn consoles_are_read<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A console is written in UTF-8, whatever the pieces, and its window has a size.
-pub fn consoles_are_written<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A console is written in UTF-8, in slices of any size, and its window has a size.
+pub fn consoles_are_written(lab: &Lab) -> Verdict {
     let (output, mut lp) = (console("CONOUT$")?, new_loop(lab)?);
-    assert_eq!(guess_handle(&output), Guess::Tty);
+    assert_eq!(guess_handle(&output), HandleKind::Tty);
     let before = mode(&output);
     let tty = Tty::new(&mut lp, &output).unwrap();
     assert!(!tty.is_readable(&lp) && tty.is_writable(&lp));
     let size = tty.window_size(&mut lp).unwrap();
     assert!(size.columns > 0 && size.rows > 0, "{size:?}");
-    let told = Log::default();
-    tty.write(&mut lp, ["one ", "ä€", "\r\n"], told.written("write")).unwrap();
+    let callbacks = Log::default();
+    tty.write(&mut lp, ["one ", "ä€", "\r\n"], callbacks.written("write")).unwrap();
     for byte in "😀\r\n".as_bytes() {
         assert_eq!(tty.try_write(&mut lp, &[*byte]).unwrap(), 1);
     }
-    tty.shutdown(&mut lp, told.ended("shutdown")).unwrap();
+    tty.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();
     run_to_the_end(&mut lp);
-    assert_eq!(told.take(), [("write", "done"), ("shutdown", "done")]);
+    assert_eq!(callbacks.take(), [("write", "done"), ("shutdown", "done")]);
     tty.close(&mut lp).unwrap();
     finish(lp);
-    assert_eq!(mode(&output), before, "closed, it is as it was");
+    assert_eq!(mode(&output), before, "a close restores it");
     Ok(())
 }

@@ -1,8 +1,7 @@
-//! Modes of terminals, and that they are changed back.
+//! Modes of terminals, and their restoration.
 
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::{Handle, Tty, TtyMode};
 
 use crate::support::loops::{new_loop, run_to_the_end};
@@ -13,22 +12,22 @@ use crate::{Lab, Verdict};
 
 const CHANGED: [TtyMode; 3] = [TtyMode::Raw, TtyMode::Io, TtyMode::RawVt];
 
-/// Normal mode is what the terminal was in before: said so, by a close, or by the end of the
-/// loop, it is in that again.
-pub fn the_mode_is_restored<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Normal mode is the terminal's original mode. It is restored on request, by a close, and when the
+/// loop is dropped.
+pub fn the_mode_is_restored(lab: &Lab) -> Verdict {
     let pty = Pty::new()?;
     let before = pty.mode();
-    for how in ["said", "closed", "dropped"] {
+    for how in ["requested", "closed", "dropped"] {
         for mode in CHANGED {
             let mut lp = new_loop(lab)?;
             let tty = Tty::new(&mut lp, &pty.slave).unwrap();
             tty.set_mode(&mut lp, TtyMode::Normal).unwrap();
-            assert_eq!(pty.mode(), before, "it is that already");
+            assert_eq!(pty.mode(), before, "the terminal is in that mode");
             tty.set_mode(&mut lp, TtyMode::Io).unwrap();
             tty.set_mode(&mut lp, mode).unwrap();
             assert_ne!(pty.mode(), before, "{mode:?}");
             match how {
-                "said" => tty.set_mode(&mut lp, TtyMode::Normal).unwrap(),
+                "requested" => tty.set_mode(&mut lp, TtyMode::Normal).unwrap(),
                 "closed" => tty.close(&mut lp).unwrap(),
                 _ => drop(lp),
             }
@@ -45,9 +44,9 @@ pub fn the_mode_is_restored<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Of several handles of one terminal, as those of standard input and output are, the last
-/// restores what was there before the first, whoever goes first.
-pub fn several_handles_restore_the_first_mode<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// If several handles share a terminal, as those of standard input and output do, the last one to
+/// close restores the mode from before the first, in any order.
+pub fn several_handles_restore_the_first_mode(lab: &Lab) -> Verdict {
     let pty = Pty::new()?;
     let before = pty.mode();
     for first in [0, 1] {
@@ -66,9 +65,9 @@ pub fn several_handles_restore_the_first_mode<T: Backend>(lab: &Lab<T>) -> Verdi
     Ok(())
 }
 
-/// A reset restores every terminal that was changed, from any thread and in a signal handler,
-/// and changes nothing else: the mode can be set again.
-pub fn a_reset_restores_all_modes<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A reset restores every changed terminal, from any thread and in a signal handler, and changes
+/// nothing else: the mode can be set again.
+pub fn a_reset_restores_all_modes(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let ptys = [Pty::new()?, Pty::new()?, Pty::new()?];
     let modes = || ptys.each_ref().map(Pty::mode);
@@ -114,9 +113,9 @@ pub fn a_reset_restores_all_modes<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A program that ends without closing its terminals leaves them as they were, but a forked
-/// child that ends leaves its parent's alone.
-pub fn the_end_of_the_program_restores_the_mode<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A program that exits without closing its terminals restores their modes, but the exit of a
+/// forked child does not affect its parent's.
+pub fn program_exit_restores_the_mode(lab: &Lab) -> Verdict {
     let pty = Pty::new()?;
     let before = pty.mode();
     let mut lp = new_loop(lab)?;
@@ -137,17 +136,17 @@ pub fn the_end_of_the_program_restores_the_mode<T: Backend>(lab: &Lab<T>) -> Ver
     Ok(())
 }
 
-/// Runs `body` in a child that ends as programs do, and waits for that.
+/// Runs `body` in a child that exits like a program, and waits for it.
 fn exits(body: impl FnOnce()) {
-    // SAFETY: other threads may hold locks that the child will find locked for ever. It takes
-    // those of the allocator, which fork itself cares for.
+    // SAFETY: other threads may hold locks that stay locked in the child. It takes only those of
+    // the allocator, which `fork` itself handles.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
         // SAFETY: it has no preconditions; it ends the child if it hangs.
         unsafe { libc::alarm(10) };
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: it has no preconditions: no other thread is in this process.
+        // SAFETY: it has no preconditions: this process has no other thread.
         unsafe { libc::exit(i32::from(done.is_err())) };
     }
     let mut status = 0;

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use poll_core::Backend;
-use uv_core::{Check, Handle, Loop, RunMode, Udp};
+use uv_core::{Check, Handle, RunMode, Udp};
 
 #[cfg(not(unix))]
 use crate::Skip;
@@ -16,26 +15,26 @@ use crate::support::datagrams::{
 };
 use crate::support::loops::{new_loop, run, run_to_the_end};
 use crate::support::trace::{Count, Log, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
 /// Longer than a datagram can be.
 const TOO_LONG: usize = 70_000;
 
-/// A send is on its way before the call returns; its callback comes when the loop runs.
-pub fn sends_go_at_once_and_are_told_later<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A datagram is sent before the call returns. Its callback runs when the loop runs.
+pub fn sends_are_immediate_and_call_back_later(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (udp, (outside, to)) = (Udp::new(&mut lp), outsider());
     let note = trace.clone();
-    let first = move |lp: &mut Loop<T>, udp: Udp, result: io::Result<()>, _| {
+    let first = move |lp: &mut Loop, udp: Udp, result: io::Result<()>, _| {
         result.expect("the datagram is sent");
         note.note("first");
         let again = note.clone();
-        udp.send(lp, vec![2], to, move |_: &mut Loop<T>, _, _, _| again.note("second")).unwrap();
+        udp.send(lp, vec![2], to, move |_: &mut Loop, _, _, _| again.note("second")).unwrap();
         note.note("first ends");
     };
     udp.send(&mut lp, vec![1], to, first).unwrap();
     assert_eq!(numbers_of(&outside, 1), [1], "sent before the loop has run");
-    trace.expect(&[], "nothing is told inside of the call");
+    trace.expect(&[], "no callback runs inline");
     run_to_the_end(&mut lp);
     trace.expect(&["first", "first ends", "second"], "nor inside of one from a callback");
     assert_eq!(numbers_of(&outside, 1), [2]);
@@ -43,15 +42,15 @@ pub fn sends_go_at_once_and_are_told_later<T: Backend>(lab: &Lab<T>) -> Verdict 
     Ok(())
 }
 
-/// The queue has the bytes and the number of all sends that have not called back; one that
-/// calls back is not among them any more.
-pub fn the_queue_is_counted_until_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The queue's size and count cover the sends that have not called back. A send whose callback runs
+/// is not counted.
+pub fn the_queue_is_counted_until_the_callback(lab: &Lab) -> Verdict {
     let (mut lp, (_outside, to)) = (new_loop(lab)?, outsider());
     let (udp, left) = (Udp::new(&mut lp), Log::default());
     assert_eq!((udp.send_queue_size(&lp), udp.send_queue_count(&lp)), (0, 0));
     for text in ["four", "sixsix", ""] {
         let left = left.clone();
-        let callback = move |lp: &mut Loop<T>, udp: Udp, result: io::Result<()>, _| {
+        let callback = move |lp: &mut Loop, udp: Udp, result: io::Result<()>, _| {
             result.expect("the datagram is sent");
             left.push((udp.send_queue_size(lp), udp.send_queue_count(lp)));
         };
@@ -64,27 +63,27 @@ pub fn the_queue_is_counted_until_the_callback<T: Backend>(lab: &Lab<T>) -> Verd
     Ok(())
 }
 
-/// The callback gets the buffer back, whatever it is; one of many pieces makes one datagram.
-pub fn buffers_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The callback gets the buffer back, of any type. Several slices form one datagram.
+pub fn buffers_are_returned(lab: &Lab) -> Verdict {
     let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
-    let (udp, mut told) = (Udp::new(&mut lp), Log::default());
-    fn back<T: Backend, B: PartialEq + std::fmt::Debug + 'static>(
-        told: &mut Log<bool>,
+    let (udp, mut callbacks) = (Udp::new(&mut lp), Log::default());
+    fn back<B: PartialEq + std::fmt::Debug + 'static>(
+        callbacks: &mut Log<bool>,
         expected: B,
-    ) -> impl FnOnce(&mut Loop<T>, Udp, io::Result<()>, B) + use<T, B> + 'static {
-        let told = told.clone();
-        move |_, _, result, buffer| told.push(result.is_ok() && buffer == expected)
+    ) -> impl FnOnce(&mut Loop, Udp, io::Result<()>, B) + use<B> + 'static {
+        let callbacks = callbacks.clone();
+        move |_, _, result, buffer| callbacks.push(result.is_ok() && buffer == expected)
     }
-    udp.send(&mut lp, vec![1], to, back(&mut told, vec![1])).unwrap();
+    udp.send(&mut lp, vec![1], to, back(&mut callbacks, vec![1])).unwrap();
     let boxed = || Box::<[u8]>::from([2]);
-    udp.send(&mut lp, boxed(), to, back(&mut told, boxed())).unwrap();
+    udp.send(&mut lp, boxed(), to, back(&mut callbacks, boxed())).unwrap();
     let shared = Arc::<[u8]>::from([3]);
-    udp.send(&mut lp, Arc::clone(&shared), to, back(&mut told, shared)).unwrap();
-    udp.send(&mut lp, &b"static"[..], to, back(&mut told, &b"static"[..])).unwrap();
-    udp.send(&mut lp, ["a", "", "bc"], to, back(&mut told, ["a", "", "bc"])).unwrap();
-    udp.send(&mut lp, vec!["x"; 100], to, back(&mut told, vec!["x"; 100])).unwrap();
+    udp.send(&mut lp, Arc::clone(&shared), to, back(&mut callbacks, shared)).unwrap();
+    udp.send(&mut lp, &b"static"[..], to, back(&mut callbacks, &b"static"[..])).unwrap();
+    udp.send(&mut lp, ["a", "", "bc"], to, back(&mut callbacks, ["a", "", "bc"])).unwrap();
+    udp.send(&mut lp, vec!["x"; 100], to, back(&mut callbacks, vec!["x"; 100])).unwrap();
     run_out(&mut lp);
-    assert_eq!(told.take(), [true; 6]);
+    assert_eq!(callbacks.take(), [true; 6]);
     let mut data = [0; 200];
     let received = [(); 6].map(|()| {
         let length = outside.recv(&mut data).expect("a datagram");
@@ -96,34 +95,35 @@ pub fn buffers_come_back<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A datagram that cannot be sent fails alone, in its callback, in its turn.
-pub fn an_error_is_that_of_one_datagram<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A datagram that cannot be sent fails alone, in its own callback, in order.
+pub fn an_error_fails_one_datagram_only(lab: &Lab) -> Verdict {
     let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
-    let (udp, told) = (Udp::new(&mut lp), Log::default());
+    let (udp, callbacks) = (Udp::new(&mut lp), Log::default());
     for buffer in [vec![1], vec![0; TOO_LONG], vec![2]] {
-        let told = told.clone();
-        let callback = move |_: &mut Loop<T>, _, result: io::Result<()>, buffer: Vec<u8>| {
-            told.push((buffer.len(), result.err().and_then(|error| error.raw_os_error())));
+        let callbacks = callbacks.clone();
+        let callback = move |_: &mut Loop, _, result: io::Result<()>, buffer: Vec<u8>| {
+            callbacks.push((buffer.len(), result.err().and_then(|error| error.raw_os_error())));
         };
-        udp.send(&mut lp, buffer, to, callback).expect("errors of the kernel are told later");
+        udp.send(&mut lp, buffer, to, callback)
+            .expect("errors of the kernel are reported by the callback");
     }
-    assert_eq!(told.len(), 0, "not inside of the call");
+    assert_eq!(callbacks.len(), 0, "not inline");
     run_out(&mut lp);
-    assert_eq!(told.take(), [(1, None), (TOO_LONG, Some(EMSGSIZE)), (1, None)]);
+    assert_eq!(callbacks.take(), [(1, None), (TOO_LONG, Some(EMSGSIZE)), (1, None)]);
     assert_eq!(numbers_of(&outside, 2), [1, 2]);
     finish(lp);
     Ok(())
 }
 
-/// Sends of the check phase are told before the close callback of their handle, which was
-/// closed there too: a close leaves no send untold.
-pub fn sends_are_told_before_the_close<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Sends of the check phase call back before the close callback of their handle, which was closed
+/// in the same phase: every send calls back.
+pub fn sends_call_back_before_the_close(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let (udp, (outside, to)) = (Udp::new(&mut lp), outsider());
     let (note, check) = (trace.clone(), Check::new(&mut lp));
-    let callback = move |lp: &mut Loop<T>, check: Check| {
+    let callback = move |lp: &mut Loop, check: Check| {
         let (sent, closed) = (note.clone(), note.clone());
-        udp.send(lp, vec![7], to, move |_: &mut Loop<T>, _, result, _| {
+        udp.send(lp, vec![7], to, move |_: &mut Loop, _, result, _| {
             sent.note(if result.is_ok() { "sent" } else { "failed" });
         })
         .unwrap();
@@ -135,20 +135,20 @@ pub fn sends_are_told_before_the_close<T: Backend>(lab: &Lab<T>) -> Verdict {
     run(&mut lp, RunMode::NoWait);
     run_to_the_end(&mut lp);
     trace.expect(&["check", "sent", "closed"], "in this order");
-    assert_eq!(numbers_of(&outside, 1), [7], "what was tried before the close was sent");
+    assert_eq!(numbers_of(&outside, 1), [7], "the datagram was sent before the close");
     finish(lp);
     Ok(())
 }
 
-/// An immediate send is on its way or an error, and calls nobody.
-pub fn try_send_sends_now_or_never<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `try_send` sends or fails, and has no callback.
+pub fn try_send_sends_or_fails(lab: &Lab) -> Verdict {
     let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
     let udp = Udp::new(&mut lp);
     assert_eq!(udp.try_send(&mut lp, &[1, 2, 3], to).unwrap(), 3, "its length");
-    assert_eq!(udp.try_send(&mut lp, &[], to).unwrap(), 0, "an empty one is one, too");
-    refused(udp.try_send(&mut lp, &[0; TOO_LONG], to), EMSGSIZE, "at once");
+    assert_eq!(udp.try_send(&mut lp, &[], to).unwrap(), 0, "an empty one counts");
+    refused(udp.try_send(&mut lp, &[0; TOO_LONG], to), EMSGSIZE, "immediately");
     assert_eq!((udp.send_queue_size(&lp), udp.send_queue_count(&lp)), (0, 0));
-    assert!(!udp.is_active(&lp) && !lp.alive(), "nothing is left to do");
+    assert!(!udp.is_active(&lp) && !lp.is_alive(), "nothing is left to do");
     let mut data = [0; 16];
     let lengths = [(); 2].map(|()| outside.recv(&mut data).expect("a datagram"));
     assert_eq!(lengths, [3, 0], "and nothing of the one that failed");
@@ -156,9 +156,9 @@ pub fn try_send_sends_now_or_never<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Many are sent by one call, each of them once and in order. libuv's `uv_udp_try_send2`
-/// skipped every second block of twenty, and said that they were sent.
-pub fn try_send_many_skips_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One call sends many datagrams, each once and in order. libuv's `uv_udp_try_send2` skipped every
+/// second block of twenty, and reported them as sent.
+pub fn try_send_many_skips_nothing(lab: &Lab) -> Verdict {
     let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
     let udp = Udp::new(&mut lp);
     assert_eq!(udp.try_send_many(&mut lp, &[]).unwrap(), 0, "none is not many");
@@ -174,9 +174,9 @@ pub fn try_send_many_skips_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What cannot be sent ends a call for many: those before it are sent, and counted. An error
-/// is what comes of it only if none is before it.
-pub fn try_send_many_stops_at_what_fails<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// `try_send_many` stops at the first datagram that fails: it returns the number of earlier ones,
+/// or the error if there are none.
+pub fn try_send_many_stops_at_the_first_error(lab: &Lab) -> Verdict {
     let (mut lp, (outside, to)) = (new_loop(lab)?, outsider());
     let udp = Udp::new(&mut lp);
     let long = vec![0; TOO_LONG];
@@ -193,49 +193,52 @@ pub fn try_send_many_stops_at_what_fails<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A socket that sends again whenever it is told of a send keeps the loop from nothing else: an
-/// iteration tells of each of its sends once.
-pub fn sending_on_starves_nobody<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A socket that sends again from each send callback does not starve the loop: an iteration
+/// completes each send once.
+pub fn sends_from_callbacks_do_not_starve_the_loop(lab: &Lab) -> Verdict {
     const AT_ONCE: u64 = 5;
     const ITERATIONS: u64 = 20;
-    fn send_on<T: Backend>(lp: &mut Loop<T>, udp: Udp, to: SocketAddr, told: &Count) {
-        let count = told.clone();
-        // Refused when it is closing, which is the end.
+    fn send_again(lp: &mut Loop, udp: Udp, to: SocketAddr, callbacks: &Count) {
+        let count = callbacks.clone();
+        // Refused when the handle is closing, which ends the chain.
         let _ = udp.send(lp, "x", to, move |lp, udp, _, _| {
             count.add();
-            send_on(lp, udp, to, &count);
+            send_again(lp, udp, to, &count);
         });
     }
     let (mut lp, (_outside, to)) = (new_loop(lab)?, outsider());
-    let ((udp, _), told) = (bound(&mut lp), Count::default());
+    let ((udp, _), callbacks) = (bound(&mut lp), Count::default());
     for _ in 0..AT_ONCE {
-        send_on(&mut lp, udp, to, &told);
+        send_again(&mut lp, udp, to, &callbacks);
     }
     for _ in 0..ITERATIONS {
-        let before = told.get();
+        let before = callbacks.get();
         run(&mut lp, RunMode::NoWait);
-        let news = told.get() - before;
-        assert!(news <= AT_ONCE, "{news} sends were told in one iteration");
+        let news = callbacks.get() - before;
+        assert!(news <= AT_ONCE, "{news} sends called back in one iteration");
     }
-    assert!(told.get() >= ITERATIONS, "only {} sends in {ITERATIONS} iterations", told.get());
+    assert!(
+        callbacks.get() >= ITERATIONS,
+        "only {} sends in {ITERATIONS} iterations",
+        callbacks.get()
+    );
     udp.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
 
-/// What a callback sends in answer to one of many datagrams goes out in order, with what it
-/// sends at once in between.
-pub fn answers_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Responses to a batch of datagrams are sent in order, interleaved with immediate sends.
+pub fn responses_keep_their_order(lab: &Lab) -> Verdict {
     let (mut lp, (outside, from)) = (new_loop(lab)?, outsider());
-    let ((udp, to), told) = (bound(&mut lp), Log::default());
+    let ((udp, to), callbacks) = (bound(&mut lp), Log::default());
     for number in 0..60 {
         outside.send_to(&[number], to).unwrap();
     }
-    let log = told.clone();
+    let log = callbacks.clone();
     udp.recv_start(&mut lp, move |lp, udp, datagram| {
         let number = datagram.expect("a datagram").data[0];
         let log = log.clone();
-        let callback = move |lp: &mut Loop<T>, udp: Udp, result: io::Result<()>, _| {
+        let callback = move |lp: &mut Loop, udp: Udp, result: io::Result<()>, _| {
             result.expect("an answer");
             log.push(number);
             if log.len() == 60 {
@@ -249,7 +252,7 @@ pub fn answers_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     })
     .unwrap();
     run_out(&mut lp);
-    assert_eq!(told.take(), (0..60).collect::<Vec<_>>(), "told in order");
+    assert_eq!(callbacks.take(), (0..60).collect::<Vec<_>>(), "in order");
     let with_extra = |number| (number % 3 == 0).then_some(100 + number);
     let expected: Vec<_> =
         (0..60).flat_map(|number| [Some(number), with_extra(number)]).flatten().collect();
@@ -258,17 +261,17 @@ pub fn answers_keep_their_order<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// What was sent in answer to one of many goes out even if that closes the handle.
-pub fn answers_before_a_close_are_sent<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Responses to a batch of datagrams are sent even if a later callback of the batch closes the
+/// handle.
+pub fn responses_before_a_close_are_sent(lab: &Lab) -> Verdict {
     let (mut lp, (outside, from)) = (new_loop(lab)?, outsider());
-    let ((udp, to), told) = (bound(&mut lp), Log::default());
+    let ((udp, to), callbacks) = (bound(&mut lp), Log::default());
     send_numbers(to, 0..60);
-    let log = told.clone();
+    let log = callbacks.clone();
     udp.recv_start(&mut lp, move |lp, udp, datagram| {
         let number = datagram.expect("a datagram").data[0];
         let log = log.clone();
-        let callback =
-            move |_: &mut Loop<T>, _, result: io::Result<()>, _| log.push(result.is_ok());
+        let callback = move |_: &mut Loop, _, result: io::Result<()>, _| log.push(result.is_ok());
         udp.send(lp, vec![number], from, callback).unwrap();
         if number == 49 {
             udp.close(lp).unwrap();
@@ -276,23 +279,23 @@ pub fn answers_before_a_close_are_sent<T: Backend>(lab: &Lab<T>) -> Verdict {
     })
     .unwrap();
     run_out(&mut lp);
-    assert_eq!(told.take(), [true; 50]);
+    assert_eq!(callbacks.take(), [true; 50]);
     assert_eq!(numbers_of(&outside, 50), (0..50).collect::<Vec<_>>());
     finish(lp);
     Ok(())
 }
 
-/// A panic comes out of `run`, and takes neither the answers with it that were sent before, nor
-/// the callbacks of other sends.
-pub fn a_panic_takes_no_sends_with_it<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A panic propagates out of `run`, and loses neither earlier responses nor the callbacks of other
+/// sends.
+pub fn a_panic_loses_no_send(lab: &Lab) -> Verdict {
     let (mut lp, (outside, from)) = (new_loop(lab)?, outsider());
-    let ((udp, to), told) = (bound(&mut lp), Log::default());
+    let ((udp, to), callbacks) = (bound(&mut lp), Log::default());
     send_numbers(to, 0..40);
-    let start = |lp: &mut Loop<T>| {
-        let log = told.clone();
+    let start = |lp: &mut Loop| {
+        let log = callbacks.clone();
         udp.recv_start(lp, move |lp, udp, datagram| {
             let (number, log) = (datagram.expect("a datagram").data[0], log.clone());
-            let callback = move |_: &mut Loop<T>, _, result: io::Result<()>, _| {
+            let callback = move |_: &mut Loop, _, result: io::Result<()>, _| {
                 result.expect("an answer");
                 log.push(number);
                 if number == 10 {
@@ -312,20 +315,20 @@ pub fn a_panic_takes_no_sends_with_it<T: Backend>(lab: &Lab<T>) -> Verdict {
     let mut panics = 0;
     while let Err(_panic) = catch_unwind(AssertUnwindSafe(|| lp.run(RunMode::Default))) {
         panics += 1;
-        // A panic in its own callback has stopped the receiving.
+        // A panic in its own callback has stopped the receiver.
         if !udp.is_closing(&lp) && udp.recv_stop(&mut lp).is_ok() {
             start(&mut lp);
         }
     }
     assert_eq!(panics, 2, "both come out");
-    assert_eq!(told.take(), (0..40).collect::<Vec<_>>(), "all are told, once");
+    assert_eq!(callbacks.take(), (0..40).collect::<Vec<_>>(), "all call back once");
     assert_eq!(numbers_of(&outside, 40), (0..40).collect::<Vec<_>>(), "and were sent");
     finish(lp);
     Ok(())
 }
 
 /// A handle sends to itself, and to a handle of another loop.
-pub fn handles_send_to_each_other<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn handles_send_to_each_other(lab: &Lab) -> Verdict {
     let (mut lp, mut other) = (new_loop(lab)?, new_loop(lab)?);
     let ((udp, own), got) = (bound(&mut lp), Log::default());
     let ((far, theirs), far_got) = (bound(&mut other), Log::default());
@@ -342,11 +345,11 @@ pub fn handles_send_to_each_other<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 #[cfg(unix)]
-mod waiting;
+mod queued;
 #[cfg(unix)]
-pub use waiting::*;
+pub use queued::*;
 
-/// Stands for a case that wants a sender that the kernel keeps waiting.
+/// A case that needs a sender that the kernel blocks.
 #[cfg(not(unix))]
 fn no_waiting() -> Verdict {
     Err(Skip::because("UDP loses rather than waits, and there are no local datagram sockets"))
@@ -354,30 +357,30 @@ fn no_waiting() -> Verdict {
 
 /// See the cases for Unix.
 #[cfg(not(unix))]
-pub fn what_waits_goes_in_order<T: Backend>(_: &Lab<T>) -> Verdict {
+pub fn queued_sends_keep_their_order(_: &Lab) -> Verdict {
     no_waiting()
 }
 
 /// See the cases for Unix.
 #[cfg(not(unix))]
-pub fn an_error_of_what_waits_is_that_of_one<T: Backend>(_: &Lab<T>) -> Verdict {
+pub fn an_error_fails_one_queued_send_only(_: &Lab) -> Verdict {
     no_waiting()
 }
 
 /// See the cases for Unix.
 #[cfg(not(unix))]
-pub fn try_send_does_not_overtake<T: Backend>(_: &Lab<T>) -> Verdict {
+pub fn try_send_does_not_overtake_queued_sends(_: &Lab) -> Verdict {
     no_waiting()
 }
 
 /// See the cases for Unix.
 #[cfg(not(unix))]
-pub fn closing_cancels_what_waits<T: Backend>(_: &Lab<T>) -> Verdict {
+pub fn closing_cancels_queued_sends(_: &Lab) -> Verdict {
     no_waiting()
 }
 
 /// See the cases for Unix.
 #[cfg(not(unix))]
-pub fn closing_cancels_what_is_in_flight<T: Backend>(_: &Lab<T>) -> Verdict {
+pub fn closing_cancels_sends_in_flight(_: &Lab) -> Verdict {
     no_waiting()
 }

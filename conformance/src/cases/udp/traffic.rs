@@ -1,25 +1,23 @@
-//! Whole conversations: closes anywhere, many datagrams, nothing left behind.
+//! Longer exchanges: closes in any callback, many datagrams, no leaks.
 
 use std::io;
 use std::time::Duration;
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Timer, Udp, UdpBind};
+use uv_core::{Handle, RunMode, Timer, Udp, UdpBindFlags};
 
 use crate::support::datagrams::{
-    bound, finish, nobody, outsider, receive_numbers, run_out, send_numbers, sent,
+    bound, finish, outsider, receive_numbers, run_out, send_numbers, sent, unused_address,
 };
-use crate::support::limits::leaves_no_descriptor;
+use crate::support::limits::leaks_no_descriptor;
 use crate::support::loops::{new_loop, run};
 use crate::support::streams::any_port;
 use crate::support::syscalls;
 use crate::support::trace::{Count, Log, Trace};
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// A handle may be closed in any callback: its own of a send or of a datagram, also of one
-/// that had to wait, that of a close, or another handle's. It is not called again, but for
-/// its sends and its close.
-pub fn any_callback_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle may be closed in any callback: of its own sends and datagrams, also queued ones, of a
+/// close, or of another handle. Only its sends and its close call back afterwards.
+pub fn any_callback_may_close(lab: &Lab) -> Verdict {
     let (mut lp, trace) = (new_loop(lab)?, Trace::default());
     let [(one, to_one), (two, to_two), (three, _)] = [(); 3].map(|()| bound(&mut lp));
     send_numbers(to_one, 0..10);
@@ -28,7 +26,7 @@ pub fn any_callback_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
     one.recv_start(&mut lp, move |lp, one, _| {
         note.note("one receives");
         let (closed, sent) = (note.clone(), note.clone());
-        one.send(lp, "x", to_two, move |_: &mut Loop<T>, _, _, _| sent.note("one sent")).unwrap();
+        one.send(lp, "x", to_two, move |_: &mut Loop, _, _, _| sent.note("one sent")).unwrap();
         one.close_with(lp, move |lp, _| {
             closed.note("one closed");
             let also = closed.clone();
@@ -45,7 +43,7 @@ pub fn any_callback_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
     trace.expect(&expected, "closed by a datagram and by a close");
 
     let (four, note) = (Udp::new(&mut lp), trace.clone());
-    let first = move |lp: &mut Loop<T>, four: Udp, result: io::Result<()>, _| {
+    let first = move |lp: &mut Loop, four: Udp, result: io::Result<()>, _| {
         result.expect("sent before the close");
         note.note("first sent");
         four.close_with(lp, note.noting("four closed")).unwrap();
@@ -53,7 +51,7 @@ pub fn any_callback_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
     let (_outside, to) = outsider();
     four.send(&mut lp, "x", to, first).unwrap();
     let note = trace.clone();
-    let second = move |_: &mut Loop<T>, _, result: io::Result<()>, _| {
+    let second = move |_: &mut Loop, _, result: io::Result<()>, _| {
         note.note(if result.is_ok() { "second sent" } else { "second failed" });
     };
     four.send(&mut lp, "x", to, second).unwrap();
@@ -63,8 +61,8 @@ pub fn any_callback_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A datagram that came while the handle was stopped may close it, too.
-pub fn what_waited_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The callback of a datagram that arrived while the handle was stopped may close it.
+pub fn a_datagram_kept_while_stopped_may_close(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let ((udp, to), got) = (bound(&mut lp), Log::default());
     send_numbers(to, 0..60);
@@ -84,11 +82,11 @@ pub fn what_waited_may_close<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Thousands of datagrams go to and fro between two handles, some at a time, and all of them
-/// come, in order.
-pub fn thousands_of_datagrams<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Thousands of datagrams go back and forth between two handles, in batches, and all arrive in
+/// order.
+pub fn thousands_of_datagrams(lab: &Lab) -> Verdict {
     const MANY: u32 = 5_000;
-    /// At a time: what fits every system's buffers.
+    /// Per batch: fits every system's buffers.
     const WINDOW: u32 = 40;
     let mut lp = new_loop(lab)?;
     let ((server, to), (client, _)) = (bound(&mut lp), bound(&mut lp));
@@ -105,8 +103,8 @@ pub fn thousands_of_datagrams<T: Backend>(lab: &Lab<T>) -> Verdict {
         })
         .unwrap();
     client.connect(&mut lp, to).unwrap();
-    let (mut answered, told) = (0, Log::default());
-    let log = told.clone();
+    let (mut answered, callbacks) = (0, Log::default());
+    let log = callbacks.clone();
     client
         .recv_start(&mut lp, move |lp, client, datagram| {
             assert_eq!(datagram.expect("an answer").data, u32::to_le_bytes(answered), "in order");
@@ -125,15 +123,14 @@ pub fn thousands_of_datagrams<T: Backend>(lab: &Lab<T>) -> Verdict {
         client.send(&mut lp, number.to_le_bytes().to_vec(), None, sent).unwrap();
     }
     run_out(&mut lp);
-    assert_eq!(told.take(), [MANY]);
+    assert_eq!(callbacks.take(), [MANY]);
     assert_eq!((server.send_queue_size(&lp), server.send_queue_count(&lp)), (0, 0));
     finish(lp);
     Ok(())
 }
 
-/// An answer takes no more system calls than one would write by hand: each datagram is one wait,
-/// one receive and one send, though a timer runs beside them.
-pub fn a_ping_pong_takes_three_calls_a_datagram<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A response to a datagram costs one wait, one receive and one send, also with an active timer.
+pub fn a_ping_pong_costs_three_system_calls(lab: &Lab) -> Verdict {
     const ROUNDS: u64 = 200;
     const MINUTE: Duration = Duration::from_secs(60);
     let mut lp = new_loop(lab)?;
@@ -157,12 +154,12 @@ pub fn a_ping_pong_takes_three_calls_a_datagram<T: Backend>(lab: &Lab<T>) -> Ver
         })
         .unwrap();
     client.try_send(&mut lp, b"ping", None).unwrap();
-    let rounds = |lp: &mut Loop<T>, until: u64| {
+    let rounds = |lp: &mut Loop, until: u64| {
         while answered.get() < until {
             run(lp, RunMode::Once);
         }
     };
-    // What is done once is done now, and the backend has seen that it is busy.
+    // One-time costs are paid now, and the backend has adapted to the load.
     rounds(&mut lp, 400);
     let calls = syscalls::count(|| rounds(&mut lp, 400 + ROUNDS))?.1;
     let (datagrams, at_the_edges) = (2 * ROUNDS as u32, 3);
@@ -174,26 +171,26 @@ pub fn a_ping_pong_takes_three_calls_a_datagram<T: Backend>(lab: &Lab<T>) -> Ver
     Ok(())
 }
 
-/// Sockets go with their handles and with their loop: closed, refused, open to the end,
-/// receiving, with sends that were never told.
-pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
-    leaves_no_descriptor(|| {
+/// Sockets are closed with their handles and with their loop: closed, refused, open, receiving, and
+/// with sends that never called back.
+pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
+    leaks_no_descriptor(|| {
         let mut lp = new_loop(lab)?;
         let ((closed, to), (receiving, _)) = (bound(&mut lp), bound(&mut lp));
         receiving.recv_start(&mut lp, |_, _, _| {}).unwrap();
         let refused = Udp::new(&mut lp);
-        refused.bind(&mut lp, to, UdpBind::empty()).expect_err("the address is in use");
+        refused.bind(&mut lp, to, UdpBindFlags::empty()).expect_err("the address is in use");
         refused.open(&mut lp, outsider().0).unwrap();
         refused.open(&mut lp, outsider().0).expect_err("it has a socket");
         let reporting = Udp::new(&mut lp);
-        let _ = reporting.bind(&mut lp, any_port(), UdpBind::REPORT_ERRORS);
-        let _ = reporting.try_send(&mut lp, b"x", nobody());
+        let _ = reporting.bind(&mut lp, any_port(), UdpBindFlags::REPORT_ERRORS);
+        let _ = reporting.try_send(&mut lp, b"x", unused_address());
         Udp::new(&mut lp).connect(&mut lp, to).unwrap();
         receiving.send(&mut lp, "x", to, sent).unwrap();
         run(&mut lp, RunMode::NoWait);
         closed.send(&mut lp, "x", to, sent).unwrap();
         closed.close(&mut lp).unwrap();
-        receiving.send(&mut lp, "never told", to, sent).unwrap();
+        receiving.send(&mut lp, "never completed", to, sent).unwrap();
         drop(lp);
         Ok(())
     })

@@ -1,27 +1,28 @@
-//! Limits that are reached.
-
-use poll_core::Backend;
+//! Exhausted limits.
 
 use crate::{Lab, Verdict};
 
 #[cfg(target_os = "linux")]
 pub use linux::*;
 
-/// Changes that the kernel had no room for are said to be lost, and watching goes on.
+/// An overflow of the kernel's queue is reported as lost changes, and watching continues, also in
+/// new directories.
 #[cfg(not(target_os = "linux"))]
-pub fn lost_changes_are_told<T: Backend>(_lab: &Lab<T>) -> Verdict {
+pub fn a_queue_overflow_is_reported(_lab: &Lab) -> Verdict {
     Err(crate::Skip::because("only Linux lets its queue be shortened"))
 }
 
-/// Without a watch to have, starting fails, and works when there is one again.
+/// Without free watches a start fails, and succeeds when one is free again. A new directory that
+/// cannot be watched is reported as an error.
 #[cfg(not(target_os = "linux"))]
-pub fn out_of_watches_is_an_error<T: Backend>(_lab: &Lab<T>) -> Verdict {
+pub fn out_of_watches_is_an_error(_lab: &Lab) -> Verdict {
     Err(crate::Skip::because("only Linux limits watches"))
 }
 
-/// Without a descriptor to have, starting fails, and works when there is one again.
+/// Without free descriptors, or at the kernel's limit of instances, a start fails, leaks nothing,
+/// and succeeds when one is free again.
 #[cfg(not(target_os = "linux"))]
-pub fn out_of_descriptors_is_an_error<T: Backend>(_lab: &Lab<T>) -> Verdict {
+pub fn out_of_descriptors_is_an_error(_lab: &Lab) -> Verdict {
     Err(crate::Skip::because("checked where watching takes one descriptor"))
 }
 
@@ -30,19 +31,19 @@ mod linux {
     use std::fs;
     use std::io::ErrorKind;
 
-    use uv_core::{FsEvent, FsEventFlags, Handle, Loop};
+    use uv_core::{FsEvent, FsEventFlags, Handle};
 
     use super::*;
-    use crate::Skip;
     use crate::support::child::Child;
     use crate::support::files::Directory;
     use crate::support::limits::{open_descriptors, settled_descriptors, without_descriptors};
     use crate::support::loops::new_loop;
     use crate::support::observe::SOON;
     use crate::support::streams::{finish, refusal};
-    use crate::support::watching::{Told, Watch, renamed};
+    use crate::support::watching::{Watch, WatchEvent, renamed};
+    use crate::{Loop, Skip};
 
-    /// A limit of the kernel's, changed until this is dropped. For cases that run alone.
+    /// A kernel limit, changed until this is dropped. For cases that run alone.
     struct Limit {
         file: String,
         before: String,
@@ -63,12 +64,12 @@ mod linux {
         }
     }
 
-    /// Runs `body` in a child with a user namespace of its own, whose limits are its own too.
+    /// Runs `body` in a child in its own user namespace, which has its own limits.
     fn with_limits_of_its_own(body: impl FnOnce() -> Verdict) -> Verdict {
-        // SAFETY: no memory is passed.
+        // SAFETY: the call passes no memory.
         let user = unsafe { libc::geteuid() };
         let child = Child::fork(|| {
-            // SAFETY: no memory is passed; a forked child has one thread.
+            // SAFETY: the call passes no memory; a forked child has one thread.
             if unsafe { libc::unshare(libc::CLONE_NEWUSER) } == -1 {
                 let error = std::io::Error::last_os_error();
                 return Err(Skip::because(format!("no user namespaces here: {error}")));
@@ -80,9 +81,9 @@ mod linux {
         child.join(SOON)
     }
 
-    /// Changes that the kernel had no room for are said to be lost, and watching goes on,
-    /// also in directories that appeared meanwhile.
-    pub fn lost_changes_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+    /// An overflow of the kernel's queue is reported as lost changes, and watching continues, also
+    /// in new directories.
+    pub fn a_queue_overflow_is_reported(lab: &Lab) -> Verdict {
         let (mut lp, directory) = (new_loop(lab)?, Directory::new());
         let short = Limit::set("/proc/sys/fs/inotify/max_queued_events", 8)?;
         let watch = Watch::new(&mut lp, directory.root());
@@ -91,10 +92,10 @@ mod linux {
         for index in 0..100 {
             directory.folder(&format!("{index}"));
         }
-        watch.expect(&mut lp, Told::Lost);
-        tree.expect(&mut lp, Told::Lost);
-        tree.settle(&mut lp);
-        watch.forget();
+        watch.expect(&mut lp, WatchEvent::Lost);
+        tree.expect(&mut lp, WatchEvent::Lost);
+        tree.drain(&mut lp);
+        watch.clear();
         directory.file("99/file", "");
         tree.expect(&mut lp, renamed("99/file"));
         directory.file("file", "");
@@ -106,13 +107,13 @@ mod linux {
         Ok(())
     }
 
-    /// Without a watch to have, starting fails, and works when there is one again; a
-    /// directory that appears and cannot be watched is told as an error.
-    pub fn out_of_watches_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+    /// Without free watches a start fails, and succeeds when one is free again. A new directory
+    /// that cannot be watched is reported as an error.
+    pub fn out_of_watches_is_an_error(lab: &Lab) -> Verdict {
         with_limits_of_its_own(|| out_of_watches(lab))
     }
 
-    fn out_of_watches<T: Backend>(lab: &Lab<T>) -> Verdict {
+    fn out_of_watches(lab: &Lab) -> Verdict {
         let (mut lp, directory) = (new_loop(lab)?, Directory::new());
         directory.folder("a/b/c");
         let tree = Watch::tree(&mut lp, directory.root());
@@ -126,7 +127,7 @@ mod linux {
         assert!(!handle.is_active(&lp));
         directory.folder("new");
         tree.expect(&mut lp, renamed("new"));
-        tree.expect(&mut lp, Told::Failed(ErrorKind::QuotaExceeded));
+        tree.expect(&mut lp, WatchEvent::Failed(ErrorKind::QuotaExceeded));
         directory.file("a/b/c/file", "");
         tree.expect(&mut lp, renamed("a/b/c/file"));
         drop(none);
@@ -135,17 +136,17 @@ mod linux {
         Ok(())
     }
 
-    /// Without a descriptor to have, starting fails, leaves nothing behind, and works when
-    /// there is one again. The same is true of the kernel's limit on instances.
-    pub fn out_of_descriptors_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+    /// Without free descriptors, or at the kernel's limit of instances, a start fails, leaks
+    /// nothing, and succeeds when one is free again.
+    pub fn out_of_descriptors_is_an_error(lab: &Lab) -> Verdict {
         let (mut lp, directory) = (new_loop(lab)?, Directory::new());
         let (handle, before) = (FsEvent::new(&mut lp), settled_descriptors()?);
         let refused = without_descriptors(|| {
             handle.start(&mut lp, directory.root(), FsEventFlags::empty(), |_, _, _| {})
         })?;
         assert_eq!(refusal(refused), ErrorKind::QuotaExceeded);
-        assert_eq!(open_descriptors()?, before, "nothing is left behind");
-        assert!(!handle.is_active(&lp) && !lp.alive());
+        assert_eq!(open_descriptors()?, before, "nothing leaks");
+        assert!(!handle.is_active(&lp) && !lp.is_alive());
         handle.close(&mut lp).expect("an open handle");
         watch_again(lp, &directory);
         with_limits_of_its_own(|| {
@@ -162,7 +163,7 @@ mod linux {
         })
     }
 
-    fn watch_again<T: Backend>(mut lp: Loop<T>, directory: &Directory) {
+    fn watch_again(mut lp: Loop, directory: &Directory) {
         let watch = Watch::new(&mut lp, directory.root());
         directory.file("file", "");
         watch.expect(&mut lp, renamed("file"));

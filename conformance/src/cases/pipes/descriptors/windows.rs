@@ -1,11 +1,10 @@
-//! What Windows tells of its handles.
+//! Handles on Windows.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::windows::fs::OpenOptionsExt;
 
-use poll_core::Backend;
 use uv_core::{Handle, Pipe, PipeEnd, PipeFlags, Stdio, Stream, pipe_pair, socket_pair};
 use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OVERLAPPED;
 
@@ -17,13 +16,14 @@ use crate::support::streams::{echo_one, finish, refusal, run_until};
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 
-/// How a handle was opened says whether it can be read and written. One whose calls block is
-/// refused: a loop would wait in them.
-pub fn a_descriptor_says_what_it_can_do<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The access mode of a descriptor determines whether its handle is readable and writable. On Unix
+/// it becomes non-blocking, and is closed with the handle. On Windows a synchronous handle is
+/// refused, because its calls would block the loop.
+pub fn the_access_mode_sets_the_directions(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (name, ends) = (Name::new(), Log::default());
     let server = bound_to(&mut lp, &name);
-    server.listen_quietly(&mut lp, 8).unwrap();
+    server.listen_without_callback(&mut lp, 8).unwrap();
     let echoes = ends.clone();
     server.accept_with(&mut lp, move |lp, _, peer| echo_one(lp, peer.unwrap(), &echoes)).unwrap();
     let open = |flags| {
@@ -69,9 +69,9 @@ pub fn a_descriptor_says_what_it_can_do<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Pairs that are made without a loop block or not, each end as it was asked for: a loop takes
-/// those that do not, and others are for plain calls.
-pub fn raw_pairs_block_or_not<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Each end of a pair created without a loop is blocking or non-blocking, as requested, and is not
+/// inherited by other programs.
+pub fn raw_pairs_block_or_not(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let ends = [PipeEnd::Blocking, PipeEnd::NonBlocking];
     for (first, second) in ends.into_iter().flat_map(|first| ends.map(|second| (first, second))) {
@@ -109,9 +109,9 @@ pub fn raw_pairs_block_or_not<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A standard stream that a handle takes over is the process's: it stays open when the
-/// handle is closed.
-pub fn standard_streams_stay_open<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A standard stream taken by a handle belongs to the process: it stays open when the handle is
+/// closed.
+pub fn standard_streams_stay_open(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (input, ends) = (Pipe::new(&mut lp), Log::default());
     let flags = PipeFlags::READABLE | PipeFlags::NON_BLOCKING;
@@ -126,4 +126,16 @@ pub fn standard_streams_stay_open<T: Backend>(lab: &Lab<T>) -> Verdict {
     assert_eq!(ends.take(), [code(0)]);
     finish(lp);
     Ok(())
+}
+
+/// A pipe taken by a handle stays blocking for the other owners of its open file description, as a
+/// shell shares its standard streams, and stays the same pipe.
+pub fn shared_pipes_stay_blocking_for_other_owners(_lab: &Lab) -> Verdict {
+    Err(crate::Skip::because("Windows has no flag for it that processes share"))
+}
+
+/// Two handles use one standard descriptor by turns: a stopped one leaves it, with its unread bytes,
+/// to the other.
+pub fn handles_share_a_standard_stream_by_turns(_lab: &Lab) -> Verdict {
+    Err(crate::Skip::because("a pipe of Windows belongs to one completion port for good"))
 }

@@ -1,19 +1,18 @@
-//! Handles that go to another process.
+//! Passing handles to another process.
 
 use std::io::Read;
 
-use poll_core::Backend;
-use uv_core::{AnyHandle, Handle, Loop, Pipe, Stream};
+use uv_core::{AnyHandle, Handle, Pipe, Stream};
 
 use crate::support::observe::SOON;
 use crate::support::pipes::{piping_loop, read_all};
 use crate::support::sources::tcp_pair;
 use crate::support::streams::{finish, opened, run_until};
 use crate::support::trace::Log;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Handles reach another process, which uses them, and answers over the same pipe.
-pub fn handles_reach_another_process<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Handles reach another process, which uses them, and responds over the same pipe.
+pub fn handles_reach_another_process(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (pipe, other) = Other::start(lab, &mut lp);
     let (mut ours, theirs) = tcp_pair();
@@ -23,17 +22,17 @@ pub fn handles_reach_another_process<T: Backend>(lab: &Lab<T>) -> Verdict {
         tcp.close(lp).unwrap();
     })
     .unwrap();
-    let heard = Log::default();
-    let hear = heard.clone();
+    let received = Log::default();
+    let log = received.clone();
     pipe.read_start(&mut lp, move |lp, pipe, bytes| {
         assert_eq!((bytes.unwrap(), pipe.pending_count(lp)), (&b"back"[..], 1));
         let Ok(AnyHandle::Pipe(made)) = pipe.accept_pending(lp) else { panic!("no pipe") };
         pipe.close(lp).unwrap();
-        read_all(lp, made, &hear);
+        read_all(lp, made, &log);
     })
     .unwrap();
-    run_until(&mut lp, "the other's answer", |_| heard.len() == 1);
-    assert_eq!(heard.take(), [b"made there"]);
+    run_until(&mut lp, "the response of the other process", |_| received.len() == 1);
+    assert_eq!(received.take(), [b"made there"]);
     let mut text = String::new();
     ours.set_nonblocking(false).unwrap();
     ours.set_read_timeout(Some(SOON)).unwrap();
@@ -48,7 +47,7 @@ struct Other(crate::support::child::Child);
 
 #[cfg(unix)]
 impl Other {
-    fn start<T: Backend>(lab: &Lab<T>, lp: &mut Loop<T>) -> (Pipe, Other) {
+    fn start(lab: &Lab, lp: &mut Loop) -> (Pipe, Other) {
         use crate::support::loops::new_loop;
         use crate::support::pipes::answer_with_a_handle;
         use std::cell::Cell;
@@ -73,19 +72,19 @@ impl Other {
         (pipe, Other(child))
     }
 
-    fn join<T: Backend>(self, lp: Loop<T>) -> Verdict {
+    fn join(self, lp: Loop) -> Verdict {
         finish(lp);
         self.0.join(SOON)
     }
 }
 
-/// A program that has a pipe as its fourth descriptor.
+/// A program with a pipe as its fourth descriptor.
 #[cfg(windows)]
 struct Other(Log<uv_core::Exit>);
 
 #[cfg(windows)]
 impl Other {
-    fn start<T: Backend>(_lab: &Lab<T>, lp: &mut Loop<T>) -> (Pipe, Other) {
+    fn start(_lab: &Lab, lp: &mut Loop) -> (Pipe, Other) {
         use crate::support::children::spawn;
         use crate::support::program::child;
         use uv_core::{PipeFlags, Stdio};
@@ -98,7 +97,7 @@ impl Other {
         (pipe, Other(ends))
     }
 
-    fn join<T: Backend>(self, lp: Loop<T>) -> Verdict {
+    fn join(self, lp: Loop) -> Verdict {
         finish(lp);
         assert_eq!(self.0.take(), [crate::support::children::code(0)]);
         Ok(())

@@ -1,8 +1,7 @@
-//! Full disks, closed doors, and no more descriptors.
+//! Full disks, missing permissions, and exhausted descriptors.
 
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::fs::{self, CopyFlags};
 
 use super::{CREATE, READ, WRITE, ask, open, refusal};
@@ -13,24 +12,24 @@ use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::wine;
 use crate::{Lab, Skip, Verdict};
 
-/// What a device without room refuses is told, with the buffer.
-pub fn a_full_device_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A write to a full device is an error that returns the buffer.
+pub fn a_full_device_is_reported(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     if !std::path::Path::new("/dev/full").exists() {
         return Err(Skip::because("no /dev/full here"));
     }
     let full = open(&mut lp, "/dev/full".as_ref(), WRITE);
     let (result, buffer) = ask(&mut lp, fs::write(&full, vec![7; 10]));
-    assert_eq!(result.expect_err("no room").kind(), ErrorKind::StorageFull);
+    assert_eq!(result.expect_err("a full disk").kind(), ErrorKind::StorageFull);
     assert_eq!(buffer, [7; 10]);
     let (result, _) = ask(&mut lp, fs::write_at(&full, ["a", "b"], 100));
-    assert_eq!(result.expect_err("no room").kind(), ErrorKind::StorageFull);
+    assert_eq!(result.expect_err("a full disk").kind(), ErrorKind::StorageFull);
     Ok(())
 }
 
-/// A disk that gets full in the middle of a write takes the first part, and says so; then it
-/// is an error. A copy that does not fit leaves nothing behind.
-pub fn a_full_disk_takes_what_fits<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A disk that fills up during a write accepts the first part, and returns its length. The next
+/// write is an error. A copy that does not fit leaves nothing behind.
+pub fn a_full_disk_accepts_a_partial_write(lab: &Lab) -> Verdict {
     on_a_small_disk(64 << 10, |disk| {
         let mut lp = new_loop(lab)?;
         let path = disk.join("file");
@@ -39,25 +38,25 @@ pub fn a_full_disk_takes_what_fits<T: Backend>(lab: &Lab<T>) -> Verdict {
         let (count, list) = ask(&mut lp, fs::write(&file, list));
         let count = count.expect("the part that fits");
         assert!(count > 0 && count < 200_000, "{count}");
-        assert_eq!(list.len(), 200, "the buffer comes back");
+        assert_eq!(list.len(), 200, "the buffer is returned");
         assert_eq!(ask(&mut lp, fs::fstat(&file)).expect("a file").size, count as u64);
         let (result, _) = ask(&mut lp, fs::write(&file, vec![7; 8192]));
-        assert_eq!(result.expect_err("no room").kind(), ErrorKind::StorageFull);
+        assert_eq!(result.expect_err("a full disk").kind(), ErrorKind::StorageFull);
         let space = ask(&mut lp, fs::statfs(disk)).expect("a file system");
         assert_eq!(space.bavail, 0, "{space:?}");
 
         let copy = disk.join("copy");
         let kind = refusal(&mut lp, fs::copyfile(&path, &copy, CopyFlags::empty()));
         assert_eq!((kind, copy.exists()), (ErrorKind::StorageFull, false));
-        ask(&mut lp, fs::ftruncate(&file, 0)).expect("room");
+        ask(&mut lp, fs::ftruncate(&file, 0)).expect("space is freed");
         let (count, _) = ask(&mut lp, fs::write_at(&file, vec![7; 8192], 0));
-        assert_eq!(count.expect("room again"), 8192);
+        assert_eq!(count.expect("free space"), 8192);
         Ok(())
     })
 }
 
-/// What this user may not do is refused, whoever performs it.
-pub fn what_is_forbidden_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Operations without permission are refused, on the backend and on the pool.
+pub fn permission_errors_are_reported(lab: &Lab) -> Verdict {
     let dir = Directory::new();
     let (file, inner) = (dir.file("file", "secret"), dir.path("inner"));
     std::fs::create_dir(&inner).expect("a directory");
@@ -93,7 +92,7 @@ pub fn what_is_forbidden_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
         ] {
             assert_eq!(kind, ErrorKind::PermissionDenied);
         }
-        // What it may do, it does: the error is not that of everything.
+        // Permitted operations succeed: not every operation fails.
         ask(lp, fs::access(&file, fs::Access::empty())).expect("it exists");
         assert_eq!(ask(lp, fs::stat(&file)).expect("to be asked about").size, 6);
         assert_eq!(ask(lp, fs::scandir(&inner)).expect("to be listed"), []);
@@ -103,12 +102,12 @@ pub fn what_is_forbidden_is_refused<T: Backend>(lab: &Lab<T>) -> Verdict {
     verdict
 }
 
-/// Without descriptors nothing is opened, and everything else goes on.
-pub fn out_of_descriptors_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Without free descriptors opens fail, and everything else continues.
+pub fn out_of_descriptors_is_an_error(lab: &Lab) -> Verdict {
     let (mut lp, dir) = (new_loop(lab)?, Directory::new());
     let path = dir.file("file", "text");
     let file = open(&mut lp, &path, READ);
-    // The loop and its threads have all that they need after this.
+    // The loop and its threads have their descriptors after this.
     ask(&mut lp, fs::scandir(dir.path(""))).expect("a directory");
     without_descriptors(|| {
         let errors = [
@@ -132,12 +131,11 @@ pub fn out_of_descriptors_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Files that are opened and closed, or dropped, or whose callbacks never come, leave no
-/// descriptor behind.
-pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Files that are closed, dropped, or whose callbacks never run leak no descriptor.
+pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
     let dir = Directory::new();
     let path = dir.file("file", "text");
-    // The process's pool, and whatever else is made once, is there after this.
+    // The process-wide pool, and all one-time resources, exist after this.
     ask(&mut new_loop(lab)?, fs::stat(&path)).expect("a file");
     let before = settled_descriptors()?;
     for _ in 0..10 {
@@ -150,11 +148,15 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
         fs::close(file).start(&mut lp, |_, _| {}).expect("it starts");
         fs::open(&path, READ).start(&mut lp, |_, _| {}).expect("it starts");
         run_to_the_end(&mut lp);
-        // These are under way, or have not even begun, when the loop goes.
+        // These are in flight, or queued, when the loop is dropped.
         let file = open(&mut lp, &path, READ);
         for _ in 0..10 {
-            fs::open(&path, READ).start(&mut lp, |_, _| panic!("nobody is told")).expect("it");
-            fs::read(&file, vec![0; 10]).start(&mut lp, |_, _| panic!("nobody")).expect("it");
+            fs::open(&path, READ)
+                .start(&mut lp, |_, _| panic!("a dropped loop has called back"))
+                .expect("it");
+            fs::read(&file, vec![0; 10])
+                .start(&mut lp, |_, _| panic!("a dropped loop has called back"))
+                .expect("it");
         }
         fs::close(file.clone()).perform().expect_err("in use");
     }

@@ -1,58 +1,93 @@
-//! The cases that send signals to this process.
+//! Cases that send signals to this process.
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use libc::{SIGUSR1, SIGUSR2};
-use poll_core::Backend;
-use uv_core::{Async, Handle, Lane, Loop, Poll, PollEvents, Pool, RunMode, Signal};
+use uv_core::{Async, Handle, Poll, PollEvents, Pool, RunMode, Signal, WorkKind};
 
 use crate::support::dispositions::{Changed, Disposition, raise};
 use crate::support::loops::{keep_alive, new_loop, run, run_to_the_end};
 use crate::support::signals::Thread;
 use crate::support::sources::{arrived, send, tcp_pair};
-use crate::support::trace::{Count, Trace};
-use crate::{Lab, Verdict};
+use crate::support::trace::{Count, Log, Trace};
+use crate::{Lab, Loop, Verdict};
 
-/// A handle that counts the signals it is told of.
-fn counting<T: Backend>(lp: &mut Loop<T>, signum: i32) -> (Signal, Count) {
+/// A handle that counts its signals.
+fn counting(lp: &mut Loop, signum: i32) -> (Signal, Count) {
     let (signal, count) = (Signal::new(lp), Count::default());
     signal.start(lp, signum, counter(&count)).expect("a signal");
     (signal, count)
 }
 
 /// The same, one-shot.
-fn counting_once<T: Backend>(lp: &mut Loop<T>, signum: i32) -> (Signal, Count) {
+fn counting_once(lp: &mut Loop, signum: i32) -> (Signal, Count) {
     let (signal, count) = (Signal::new(lp), Count::default());
     signal.start_oneshot(lp, signum, counter(&count)).expect("a signal");
     (signal, count)
 }
 
-fn counter<T: Backend>(count: &Count) -> impl FnMut(&mut Loop<T>, Signal, i32) + 'static {
+fn counter(count: &Count) -> impl FnMut(&mut Loop, Signal, i32) + 'static {
     let count = count.clone();
     move |_, _, _| {
         count.add();
     }
 }
 
-/// Both signals are ignored unless they are watched, so that a case that fails does not
-/// take the process with it.
+/// Both signals are ignored unless they are watched, so that a failing case does not end the
+/// process.
 fn ignored() -> [Changed; 2] {
     [SIGUSR1, SIGUSR2].map(|signum| Changed::to(signum, Disposition::Ignored))
 }
 
-/// A signal from outside wakes a loop that waits, and the callback, in the loop's thread,
-/// is told which signal it was.
-pub fn wake_a_loop_that_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Loops that watch the same signal may be made and dropped meanwhile: a lasting loop gets every
+/// signal.
+pub fn loops_may_come_and_go_meanwhile(lab: &Lab) -> Verdict {
+    const SIGNALS: u64 = 300;
+    let _ignored = ignored();
+    let mut lp = new_loop(lab)?;
+    let (signal, count) = counting(&mut lp, SIGUSR1);
+    let enough = AtomicBool::new(false);
+    thread::scope(|scope| -> Verdict {
+        let churn = || -> Verdict {
+            while !enough.load(Ordering::Relaxed) {
+                let mut short = new_loop(lab)?;
+                counting(&mut short, SIGUSR1);
+                counting_once(&mut short, SIGUSR1);
+                run(&mut short, RunMode::NoWait);
+            }
+            Ok(())
+        };
+        let threads = [scope.spawn(churn), scope.spawn(churn)];
+        for _ in 0..SIGNALS {
+            raise(SIGUSR1);
+            run(&mut lp, RunMode::NoWait);
+        }
+        enough.store(true, Ordering::Relaxed);
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    while count.get() < SIGNALS {
+        run(&mut lp, RunMode::Once);
+    }
+    assert_eq!(count.get(), SIGNALS);
+    signal.close(&mut lp).expect("an open handle");
+    run_to_the_end(&mut lp);
+    Ok(())
+}
+
+/// A signal from another thread wakes a blocked loop. The callback gets the signal number, in the
+/// loop's thread.
+pub fn wake_a_blocked_loop(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     for pause in [0, 1, 20] {
         let signal = Signal::new(&mut lp);
         let here = thread::current().id();
-        let close = move |lp: &mut Loop<T>, signal: Signal, signum| {
+        let close = move |lp: &mut Loop, signal: Signal, signum| {
             assert_eq!((signum, thread::current().id()), (SIGUSR1, here));
             signal.close(lp).expect("an open handle");
         };
@@ -68,9 +103,8 @@ pub fn wake_a_loop_that_waits<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Signals are counted while the loop is busy: a call for each, not one for all, and none
-/// is dropped, however many.
-pub fn are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Signals are counted while the loop is busy: each one produces a call, and none is dropped.
+pub fn are_counted(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (_, ones) = counting(&mut lp, SIGUSR1);
@@ -85,9 +119,9 @@ pub fn are_counted<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Every handle that watches a signal is told of it, and no other, in the order in which
-/// they were started.
-pub fn reach_every_handle<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A signal is delivered to every handle that watches it, and to no other, in the order of their
+/// starts.
+pub fn reach_every_handle(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let trace = Trace::default();
@@ -103,8 +137,8 @@ pub fn reach_every_handle<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Every loop that watches a signal is told of it, whatever thread caught it.
-pub fn reach_every_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A signal is delivered to every loop that watches it, whichever thread caught it.
+pub fn reach_every_loop(lab: &Lab) -> Verdict {
     const LOOPS: usize = 3;
     const SIGNALS: u64 = 50;
     let _ignored = ignored();
@@ -113,7 +147,7 @@ pub fn reach_every_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
     thread::scope(|scope| {
         for _ in 0..LOOPS {
             scope.spawn(|| {
-                let mut lp = Loop::new(lab.backend().expect("a backend, as before"));
+                let mut lp = Loop::new(lab.backend().expect("a backend, restored"));
                 let (signal, count) = (Signal::new(&mut lp), Count::default());
                 signal
                     .start(&mut lp, SIGUSR1, move |lp, signal, _| {
@@ -132,8 +166,8 @@ pub fn reach_every_loop<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Signals that are raised in many threads at once are all counted.
-pub fn come_from_any_thread<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Signals raised concurrently by many threads are all counted.
+pub fn are_counted_from_any_thread(lab: &Lab) -> Verdict {
     const THREADS: u64 = 4;
     const SIGNALS: u64 = 1_000;
     let _ignored = ignored();
@@ -155,8 +189,8 @@ pub fn come_from_any_thread<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A one-shot stops after its first signal, and the loop may end.
-pub fn one_shots_end_with_the_first<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A one-shot stops after its first signal and no longer keeps the loop alive.
+pub fn one_shots_stop_after_the_first_signal(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (signal, count) = counting_once(&mut lp, SIGUSR1);
@@ -165,16 +199,16 @@ pub fn one_shots_end_with_the_first<T: Backend>(lab: &Lab<T>) -> Verdict {
     run_to_the_end(&mut lp);
     assert_eq!(count.get(), 1, "two signals, one call");
     assert!(!signal.is_active(&lp) && signal.signum(&lp).is_none(), "stopped");
-    assert_eq!(Disposition::of(SIGUSR1), Disposition::Ignored, "as before");
+    assert_eq!(Disposition::of(SIGUSR1), Disposition::Ignored, "restored");
     Ok(())
 }
 
-/// One-shots and others in five mixes: whichever is stopped first, each one-shot is told
-/// once, the others each time, and at the end the signal does what it did before.
-pub fn one_shots_and_others_mix<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One-shots and regular handles in five combinations: each one-shot is called once, the others for
+/// each signal, in any order of stops. At the end the disposition is restored.
+pub fn one_shots_and_regular_handles_mix(lab: &Lab) -> Verdict {
     const SIGNALS: u64 = 10;
     let _ignored = ignored();
-    // Which are one-shots; and which of the others is closed halfway.
+    // Which handles are one-shots, and which regular handle is closed halfway.
     let mixes: [(&[bool], &[usize]); 5] = [
         (&[true, true], &[]),
         (&[true, true, false], &[2]),
@@ -215,15 +249,15 @@ pub fn one_shots_and_others_mix<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Of those that watch a signal, one-shots are told last, so that a regular handle that
-/// starts or stops one of them is in time.
-pub fn one_shots_are_told_last<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// One-shots are called after the regular handles of the same signal, so that a regular handle can
+/// start or stop them in time.
+pub fn one_shots_are_called_after_regular_handles(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let trace = Trace::default();
     let noting = |name: &'static str| {
         let noted = trace.clone();
-        move |_: &mut Loop<T>, _: Signal, _: i32| noted.note(name)
+        move |_: &mut Loop, _: Signal, _: i32| noted.note(name)
     };
     let [once, again, stopped, first, second] = [(); 5].map(|()| Signal::new(&mut lp));
     once.start_oneshot(&mut lp, SIGUSR1, noting("once")).expect("a signal");
@@ -245,9 +279,9 @@ pub fn one_shots_are_told_last<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Started again with the same number, a handle has a new callback and has missed nothing:
-/// signals on their way go to the new one.
-pub fn starting_again_swaps_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Starting an active handle with the same number replaces its callback and loses no signal: the
+/// new callback gets pending signals.
+pub fn starting_again_replaces_the_callback(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (signal, old) = counting(&mut lp, SIGUSR1);
@@ -260,7 +294,7 @@ pub fn starting_again_swaps_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
     run(&mut lp, RunMode::Once);
     assert_eq!((old.get(), new.get()), (0, 2));
 
-    // In its own callback, too.
+    // The same in its own callback.
     let newest = Count::default();
     let next = newest.clone();
     signal
@@ -274,31 +308,31 @@ pub fn starting_again_swaps_the_callback<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Started with another number, a handle watches that instead, and the first signal does
-/// what it did before.
-pub fn another_number_moves_the_handle<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle started with another number watches that number instead. The disposition of the first
+/// signal is restored.
+pub fn starting_with_another_number_moves_the_handle(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (signal, old) = counting(&mut lp, SIGUSR1);
-    let told = Rc::new(RefCell::new(Vec::new()));
-    let noted = Rc::clone(&told);
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let noted = Rc::clone(&seen);
     raise(SIGUSR1);
     signal
         .start(&mut lp, SIGUSR2, move |_, _, signum| noted.borrow_mut().push(signum))
         .expect("a signal");
     assert_eq!(signal.signum(&lp), Some(SIGUSR2));
-    assert_eq!(Disposition::of(SIGUSR1), Disposition::Ignored, "as before");
+    assert_eq!(Disposition::of(SIGUSR1), Disposition::Ignored, "restored");
     raise(SIGUSR1);
     raise(SIGUSR2);
     run(&mut lp, RunMode::Once);
-    assert_eq!(old.get(), 0, "what was on its way does not match any more");
-    assert_eq!(*told.borrow(), [SIGUSR2]);
+    assert_eq!(old.get(), 0, "pending signals of the old number are dropped");
+    assert_eq!(*seen.borrow(), [SIGUSR2]);
     Ok(())
 }
 
-/// When nobody watches a signal any more, in any loop, it does what it did before anybody
-/// did: the default, nothing, or the call of a handler of the program's own.
-pub fn the_last_stop_restores_what_was_before<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// When the last handle of any loop stops, the signal's previous disposition is restored: default,
+/// ignore, or a handler of the program.
+pub fn the_last_stop_restores_the_disposition(lab: &Lab) -> Verdict {
     extern "C" fn own(_: libc::c_int) {}
     let own = Disposition::Handled(own as *const () as libc::sighandler_t);
     for before in [Disposition::Default, Disposition::Ignored, own] {
@@ -314,7 +348,7 @@ pub fn the_last_stop_restores_what_was_before<T: Backend>(lab: &Lab<T>) -> Verdi
         second.close(&mut one).expect("an open handle");
         assert_eq!(Disposition::of(SIGUSR1), handler, "one is left, of another loop");
         drop(two);
-        assert_eq!(Disposition::of(SIGUSR1), before, "a loop that is dropped watches nothing");
+        assert_eq!(Disposition::of(SIGUSR1), before, "a dropped loop watches no signal");
 
         first.start(&mut one, SIGUSR1, |_, _, _| {}).expect("a signal");
         assert_ne!(Disposition::of(SIGUSR1), before, "watched again");
@@ -324,9 +358,9 @@ pub fn the_last_stop_restores_what_was_before<T: Backend>(lab: &Lab<T>) -> Verdi
     Ok(())
 }
 
-/// A handle that stops or closes itself in its callback is not told of the signals that
-/// came meanwhile.
-pub fn one_may_stop_or_close_itself<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle that stops or closes itself in its callback does not receive the signals that are
+/// pending.
+pub fn a_handle_may_stop_or_close_itself(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     for closes in [false, true] {
         let mut lp = new_loop(lab)?;
@@ -342,14 +376,13 @@ pub fn one_may_stop_or_close_itself<T: Backend>(lab: &Lab<T>) -> Verdict {
         (0..5).for_each(|_| raise(SIGUSR1));
         run_to_the_end(&mut lp);
         assert_eq!(count.get(), 1, "closed: {closes}");
-        assert_eq!(Disposition::of(SIGUSR1), Disposition::Ignored, "as before");
+        assert_eq!(Disposition::of(SIGUSR1), Disposition::Ignored, "restored");
     }
     Ok(())
 }
 
-/// A handle that is closed with signals on their way is not told of them, and its close
-/// callback does not wait for them.
-pub fn a_closed_handle_is_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A closed handle does not receive pending signals. Its close callback does not wait for them.
+pub fn a_closed_handle_gets_no_pending_signal(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (signal, count) = counting(&mut lp, SIGUSR1);
@@ -363,13 +396,17 @@ pub fn a_closed_handle_is_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
         })
         .expect("an open handle");
     run(&mut lp, RunMode::NoWait);
-    assert_eq!((count.get(), closed.get(), other.get()), (0, 1, 5), "told, closed, the other");
+    assert_eq!(
+        (count.get(), closed.get(), other.get()),
+        (0, 1, 5),
+        "called, closed, the other handle"
+    );
     Ok(())
 }
 
-/// A handle is told of the signals since it was started, not of those that another handle
-/// of the loop, or itself before it was stopped, has not been told of yet.
-pub fn earlier_signals_are_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle receives the signals since its start only. It gets neither the pending signals of
+/// another handle of the loop, nor those from before its own stop.
+pub fn signals_before_the_start_are_not_delivered(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     let (early, first) = counting(&mut lp, SIGUSR1);
@@ -387,13 +424,12 @@ pub fn earlier_signals_are_not_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A handle that was one-shot once is whatever it is started as next: regular, one-shot
-/// again, and that in its own callback too.
-pub fn a_one_shot_may_start_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A one-shot may be restarted as a regular handle or as a one-shot, also in its own callback.
+pub fn a_one_shot_may_be_restarted(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let mut lp = new_loop(lab)?;
     keep_alive(&mut lp);
-    let raise_and_run = |lp: &mut Loop<T>| {
+    let raise_and_run = |lp: &mut Loop| {
         raise(SIGUSR1);
         run(lp, RunMode::Once);
     };
@@ -415,7 +451,7 @@ pub fn a_one_shot_may_start_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
     raise_and_run(&mut lp);
     assert!(signal.is_active(&lp), "started in its own callback");
     raise_and_run(&mut lp);
-    assert!(!signal.is_active(&lp), "one more is enough");
+    assert!(!signal.is_active(&lp), "stopped after one more signal");
     assert_eq!(again.get(), 2);
 
     signal.start_oneshot(&mut lp, SIGUSR1, |_, _, _| {}).expect("a signal");
@@ -425,9 +461,10 @@ pub fn a_one_shot_may_start_anew<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// With one-shots alone, a second signal does what it did before though the loop has not
-/// seen the first: Ctrl-C twice ends a program that hangs. Where it was ignored, it is.
-pub fn one_shots_alone_let_the_second_through<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// If only one-shots watch a signal, its second occurrence has the previous disposition even if the
+/// loop has not handled the first: pressing Ctrl-C twice ends a program that hangs. A signal that
+/// was ignored stays ignored.
+pub fn one_shots_alone_restore_the_disposition_at_the_first_signal(lab: &Lab) -> Verdict {
     for before in [Disposition::Default, Disposition::Ignored] {
         let _changed = Changed::to(SIGUSR1, before);
         let mut lp = new_loop(lab)?;
@@ -437,12 +474,12 @@ pub fn one_shots_alone_let_the_second_through<T: Backend>(lab: &Lab<T>) -> Verdi
             Disposition::Default => {
                 assert_eq!(Disposition::of(SIGUSR1), before, "from the first on");
             }
-            _ => raise(SIGUSR1), // Survives it.
+            _ => raise(SIGUSR1), // The process survives.
         }
         run_to_the_end(&mut lp);
         assert_eq!((count.get(), Disposition::of(SIGUSR1)), (1, before));
 
-        // A regular handle beside it catches them all.
+        // A regular handle beside the one-shot catches all signals.
         signal.start_oneshot(&mut lp, SIGUSR1, counter(&count)).expect("a signal");
         let (other, others) = counting(&mut lp, SIGUSR1);
         (0..3).for_each(|_| raise(SIGUSR1));
@@ -454,9 +491,8 @@ pub fn one_shots_alone_let_the_second_through<T: Backend>(lab: &Lab<T>) -> Verdi
     Ok(())
 }
 
-/// What came before a signal is handled before it: sources, work and sends of the same
-/// wait come first.
-pub fn are_told_last_of_a_batch<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Sources, work and sends of the same wait are delivered before a signal.
+pub fn are_delivered_last_of_a_batch(lab: &Lab) -> Verdict {
     let _ignored = ignored();
     let (near, far) = tcp_pair();
     let watched = Rc::new(near);
@@ -466,27 +502,27 @@ pub fn are_told_last_of_a_batch<T: Backend>(lab: &Lab<T>) -> Verdict {
     signal.start(&mut lp, SIGUSR1, move |_, _, _| noted.note("signal")).expect("a signal");
     let (_, sender) = Async::new(&mut lp, trace.noting("async"));
     let (poll, noted) = (Poll::new(&mut lp, Rc::clone(&watched)).expect("a poll"), trace.clone());
-    let note = move |_: &mut Loop<T>, _, _| noted.note("poll");
+    let note = move |_: &mut Loop, _, _| noted.note("poll");
     poll.start(&mut lp, PollEvents::READABLE, note).expect("a started poll");
     let (pool, noted) = (Pool::new(1).expect("a pool"), trace.clone());
 
     raise(SIGUSR1);
     sender.send().expect("a send");
-    let done = move |_: &mut Loop<T>, _| noted.note("work");
-    lp.queue_work_on(&pool, Lane::Cpu, || {}, done).expect("work");
+    let done = move |_: &mut Loop, _| noted.note("work");
+    lp.queue_work_on(&pool, WorkKind::Cpu, || {}, done).expect("work");
     while pool.queued() + pool.active() > 0 {
         thread::yield_now();
     }
     send(&far, b"x");
     arrived(&watched);
     run(&mut lp, RunMode::NoWait);
-    trace.expect(&["poll", "work", "async", "signal"], "in one iteration");
+    trace.expect(&["poll", "async", "work", "signal"], "in one iteration");
     Ok(())
 }
 
-/// To watch a signal does not make the system calls of other threads fail: a read in a
-/// library that never heard of signals goes on.
-pub fn handlers_leave_system_calls_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Watching a signal does not interrupt system calls of other threads (`SA_RESTART`): a read in a
+/// library that does not handle `EINTR` continues.
+pub fn handlers_do_not_interrupt_system_calls(lab: &Lab) -> Verdict {
     use std::os::fd::AsRawFd;
 
     let _ignored = ignored();
@@ -497,23 +533,48 @@ pub fn handlers_leave_system_calls_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
     let blocked = thread::spawn(move || {
         here.send(Thread::as_it_is()).expect("the case waits for it");
         let mut byte = 0_u8;
-        // SAFETY: one byte, which lives across the call. Not `Read::read`, as that tries
-        // again by itself.
+        // SAFETY: one byte, which outlives the call. Not `Read::read`, which retries after `EINTR`.
         let got = unsafe { libc::read(reader.as_raw_fd(), (&raw mut byte).cast(), 1) };
         (got, std::io::Error::last_os_error())
     });
     let reader_thread = there.recv().expect("the thread runs");
-    for told in 1..=5 {
-        // Long enough to be reading again; a signal that comes before finds nothing wrong.
+    for expected in 1..=5 {
+        // Long enough to be reading again. An earlier signal does no harm.
         thread::sleep(Duration::from_millis(5));
         reader_thread.send(SIGUSR1);
-        // One at a time: a signal that is pending swallows the next.
-        while count.get() < told {
+        // One at a time: a pending signal absorbs the next.
+        while count.get() < expected {
             run(&mut lp, RunMode::Once);
         }
     }
     std::io::Write::write_all(&mut writer, b"x").expect("a byte");
     let (got, error) = blocked.join().expect("the reader");
     assert_eq!(got, 1, "a read was interrupted: {error}");
+    Ok(())
+}
+
+/// Signals of different numbers are delivered in the order of arrival, independently of their
+/// numbers.
+pub fn are_delivered_in_order_of_arrival(lab: &Lab) -> Verdict {
+    use libc::{SIGHUP, SIGTERM};
+    let orders = [
+        [SIGTERM, SIGUSR2, SIGHUP, SIGUSR1],
+        [SIGUSR1, SIGHUP, SIGUSR2, SIGTERM],
+        [SIGHUP, SIGTERM, SIGUSR1, SIGUSR2],
+    ];
+    let _ignored = orders[0].map(|signum| Changed::to(signum, Disposition::Ignored));
+    let (mut lp, log) = (new_loop(lab)?, Log::default());
+    for signum in orders[0] {
+        let note = log.clone();
+        let callback = move |_: &mut Loop, _, signum: i32| note.push(signum);
+        Signal::new(&mut lp).start(&mut lp, signum, callback).expect("a signal");
+    }
+    for order in orders {
+        order.into_iter().for_each(raise);
+        raise(order[0]);
+        run(&mut lp, RunMode::Once);
+        let [first, rest @ ..] = order;
+        assert_eq!(log.take(), [&[first, first], &rest[..]].concat(), "{order:?}");
+    }
     Ok(())
 }

@@ -1,19 +1,18 @@
-//! Reading what is left.
+//! Data that is buffered when a reader starts.
 
 use std::io::{ErrorKind, Write as _};
 use std::net::TcpStream;
 
-use poll_core::Backend;
-use uv_core::{Handle, Loop, Stream, Tcp};
+use uv_core::{Handle, Stream, Tcp};
 
 use crate::support::loops::new_loop;
 use crate::support::streams::{connected, finish, run_until};
 use crate::support::trace::Log;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Much that has arrived is told to the end, though nothing new arrives that would tell of it:
-/// also to readers that start anew in the middle of it, in the same way or in another.
-pub fn what_is_left_of_much_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A large amount of buffered data is delivered to the end without a new readiness event, also to
+/// readers that restart in between with the same or the other interface.
+pub fn buffered_data_is_delivered_without_a_new_event(lab: &Lab) -> Verdict {
     for alternates in [false, true] {
         let mut lp = new_loop(lab)?;
         let (tcp, peer) = connected(&mut lp);
@@ -23,7 +22,7 @@ pub fn what_is_left_of_much_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
         lend_once(&mut lp, tcp, alternates, counts.clone());
         for size in [20_000, 150_000, 150_000] {
             let mut left = fill(&peer, size);
-            run_until(&mut lp, "the rest of much", |_| {
+            run_until(&mut lp, "the rest of the data", |_| {
                 left -= counts.take().into_iter().sum::<usize>();
                 left == 0
             });
@@ -34,7 +33,7 @@ pub fn what_is_left_of_much_is_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Sends what there is room for, of so many bytes; returns how many that are.
+/// Sends as much of `bytes` as the socket accepts; returns the number of bytes.
 fn fill(mut peer: &TcpStream, size: usize) -> usize {
     let (bytes, mut sent) = (vec![7; size], 0);
     while sent < size {
@@ -47,8 +46,8 @@ fn fill(mut peer: &TcpStream, size: usize) -> usize {
     sent
 }
 
-/// Reads once and then anew: with late memory, if it `alternates`.
-fn lend_once<T: Backend>(lp: &mut Loop<T>, tcp: Tcp, alternates: bool, counts: Log<usize>) {
+/// Reads once and restarts: alternately with an allocation callback, if it `alternates`.
+fn lend_once(lp: &mut Loop, tcp: Tcp, alternates: bool, counts: Log<usize>) {
     let started = tcp.read_start(lp, move |lp, tcp, bytes| {
         counts.push(bytes.unwrap().len());
         tcp.read_stop(lp).unwrap();
@@ -61,10 +60,10 @@ fn lend_once<T: Backend>(lp: &mut Loop<T>, tcp: Tcp, alternates: bool, counts: L
     started.unwrap();
 }
 
-fn read_late_once<T: Backend>(lp: &mut Loop<T>, tcp: Tcp, counts: Log<usize>) {
-    let alloc = |_: &mut Loop<T>, _, _| vec![0; 30_000];
+fn read_late_once(lp: &mut Loop, tcp: Tcp, counts: Log<usize>) {
+    let alloc = |_: &mut Loop, _, _| vec![0; 30_000];
     let started = tcp.read_start_with(lp, alloc, move |lp, tcp, count, _| {
-        // Nothing there is no read.
+        // `WouldBlock` is not a read.
         let Ok(count) = count else { return };
         counts.push(count);
         tcp.read_stop(lp).unwrap();

@@ -1,26 +1,26 @@
-//! What an answer costs: no more system calls than one would write by hand.
+//! System calls per response: no more than a hand-written loop makes.
 
 use std::io::{Read as _, Write as _};
 use std::thread;
 
 use poll_core::{Backend, OpKind};
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, run};
 use crate::support::streams::{both_ends, connected, finish};
 use crate::support::syscalls;
 use crate::support::trace::Count;
-use crate::{Lab, Verdict};
+use crate::{Lab, Loop, Verdict};
 
-/// Answers what was read.
-type Answer<T> = fn(&mut Loop<T>, Tcp, &[u8]);
+/// Responds with the received data.
+type Answer = fn(&mut Loop, Tcp, &[u8]);
 
-/// The ways to do so.
-fn answers<T: Backend>() -> [(&'static str, Answer<T>); 3] {
+/// The ways to respond.
+fn answers() -> [(&'static str, Answer); 3] {
     [
         ("try_write", |lp, tcp, bytes| assert_eq!(tcp.try_write(lp, bytes).unwrap(), bytes.len())),
-        ("write_batched", |lp, tcp, bytes| {
-            assert_eq!(tcp.write_batched(lp, bytes).unwrap(), bytes.len());
+        ("write_coalesced", |lp, tcp, bytes| {
+            assert_eq!(tcp.write_coalesced(lp, bytes).unwrap(), bytes.len());
         }),
         ("write", |lp, tcp, bytes| {
             tcp.write(lp, bytes.to_vec(), |_, _, result, _| result.unwrap()).unwrap();
@@ -28,12 +28,12 @@ fn answers<T: Backend>() -> [(&'static str, Answer<T>); 3] {
     ]
 }
 
-/// A round trip is one wait, one read and one write, and nothing else, however it is answered;
-/// where operations receive, it is fewer.
-pub fn an_echo_takes_three_calls<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A round trip costs one wait, one read and one write, and no other system call, with every way of
+/// writing. With receive operations it costs fewer.
+pub fn an_echo_costs_three_system_calls(lab: &Lab) -> Verdict {
     const BEFORE: u32 = 200;
     const ROUNDS: u32 = 100;
-    for (name, answer) in answers::<T>() {
+    for (name, answer) in answers() {
         let mut lp = new_loop(lab)?;
         let (tcp, mut peer) = connected(&mut lp);
         let asked = Count::default();
@@ -52,7 +52,7 @@ pub fn an_echo_takes_three_calls<T: Backend>(lab: &Lab<T>) -> Verdict {
                 assert_eq!(&echo, b"ping");
             }
         });
-        // What is done once is done now.
+        // One-time costs are paid now.
         run(&mut lp, RunMode::Default);
         let calls = syscalls::count(|| run(&mut lp, RunMode::Default))?.1;
         if lp.backend().supports(OpKind::RecvMulti) {
@@ -70,9 +70,9 @@ pub fn an_echo_takes_three_calls<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Of many connections that are answered in batches, each request takes no more than its share of
-/// one wait, one read and one write; where the backend sends and receives, an eighth of a call.
-pub fn batched_answers_share_their_calls<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// With many connections and coalesced responses, a request costs at most one wait, one read and
+/// one write; an eighth of a system call if the backend performs the I/O.
+pub fn coalesced_responses_share_system_calls(lab: &Lab) -> Verdict {
     const CONNECTIONS: u32 = 64;
     const ROUNDS: u32 = 50;
     let mut lp = new_loop(lab)?;
@@ -84,7 +84,7 @@ pub fn batched_answers_share_their_calls<T: Backend>(lab: &Lab<T>) -> Verdict {
         for tcp in [one, other] {
             let answered = answered.clone();
             let reading = tcp.read_start(&mut lp, move |lp, tcp, bytes| {
-                assert_eq!(tcp.write_batched(lp, bytes.unwrap()).unwrap(), 4);
+                assert_eq!(tcp.write_coalesced(lp, bytes.unwrap()).unwrap(), 4);
                 if answered.add().is_multiple_of(u64::from(requests)) {
                     lp.stop();
                 }
@@ -93,10 +93,10 @@ pub fn batched_answers_share_their_calls<T: Backend>(lab: &Lab<T>) -> Verdict {
         }
         one.try_write(&mut lp, b"ping").unwrap();
     }
-    // What is done once is done now.
+    // One-time costs are paid now.
     run(&mut lp, RunMode::Default);
     let calls = syscalls::count(|| run(&mut lp, RunMode::Default))?.1;
-    // A run that stops sends what was left to the next wait, each by a call.
+    // A run that stops sends the writes left for the next wait, each by its own call.
     let at_the_edges = 3 + CONNECTIONS;
     let most = if performs == [true, true] { requests / 8 } else { 3 * requests };
     assert!(calls.total() <= most + at_the_edges, "{calls:?} for {requests} requests");

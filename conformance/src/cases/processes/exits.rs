@@ -1,8 +1,7 @@
-//! How children end, and how that is told.
+//! The exit of children, and its report.
 
 use std::io::ErrorKind;
 
-use poll_core::Backend;
 use uv_core::{Handle, Process, RunMode};
 
 use crate::support::children::{
@@ -16,8 +15,8 @@ use crate::{Lab, Verdict};
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// What a child returns is told.
-pub fn codes_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The exit code of a child is reported.
+pub fn exit_codes_are_reported(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     for expected in [0, 1, 7, 255] {
         for command in each_way(child(&["exit", &expected.to_string()])) {
@@ -30,9 +29,9 @@ pub fn codes_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The signal that ends a child is told, whoever sent it.
+/// The signal that ends a child is reported, whichever process sent it.
 #[cfg(unix)]
-pub fn signals_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn termination_signals_are_reported(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     for signum in [libc::SIGTERM, libc::SIGKILL, libc::SIGUSR1] {
         for command in each_way(child(&["die", &signum.to_string()])) {
@@ -43,31 +42,31 @@ pub fn signals_are_told<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// The signal that ends a child is told, whoever sent it.
+/// The signal that ends a child is reported, whichever process sent it.
 #[cfg(windows)]
-pub fn signals_are_told<T: Backend>(_lab: &Lab<T>) -> Verdict {
-    Err(crate::Skip::because("Windows has signals only in what this crate calls so"))
+pub fn termination_signals_are_reported(_lab: &Lab) -> Verdict {
+    Err(crate::Skip::because("Windows has only the signals that this crate emulates"))
 }
 
-/// A handle is active from the start to the end, which is told once, and never by the call
-/// that starts it. It keeps the number.
-pub fn the_end_is_told_once_and_later<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A handle is active until the exit of its child, which is reported once, and never inside
+/// `spawn`. The handle keeps the process ID.
+pub fn the_exit_is_reported_once_and_never_inline(lab: &Lab) -> Verdict {
     for command in each_way(child(&["exit", "3"])) {
         let mut lp = new_loop(lab)?;
-        let (count, told) = (Count::default(), Log::default());
-        let (counts, tells) = (count.clone(), told.clone());
+        let (count, callbacks) = (Count::default(), Log::default());
+        let (counts, log) = (count.clone(), callbacks.clone());
         let process = Process::spawn(&mut lp, &command, move |lp, process, exit| {
             counts.add();
-            assert!(!process.is_active(lp), "it is over");
-            tells.push((process, exit.expect("our child")));
+            assert!(!process.is_active(lp), "it is complete");
+            log.push((process, exit.expect("our child")));
         });
         let process = process.expect("a child");
         assert_eq!(count.get(), 0, "never inline");
-        assert!(process.is_active(&lp) && lp.alive());
+        assert!(process.is_active(&lp) && lp.is_alive());
         let pid = process.pid(&lp).expect("a number");
         assert!(pid != 0 && pid != std::process::id());
         run_to_the_end(&mut lp);
-        assert_eq!(told.take(), [(process, code(3))]);
+        assert_eq!(callbacks.take(), [(process, code(3))]);
         assert_eq!(process.pid(&lp).ok(), Some(pid), "the number is kept");
         run_to_the_end(&mut lp);
         assert_eq!(count.get(), 1, "once");
@@ -78,8 +77,8 @@ pub fn the_end_is_told_once_and_later<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A child that runs can be killed, and asked whether it is there.
-pub fn can_be_killed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A running child can be killed, and probed with signal 0.
+pub fn can_be_killed(lab: &Lab) -> Verdict {
     for signum in [SIGTERM, SIGKILL] {
         for command in each_way(child(&["sleep"])) {
             let mut lp = new_loop(lab)?;
@@ -96,8 +95,8 @@ pub fn can_be_killed<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A child that has ended cannot be killed: whoever has its number now is safe.
-pub fn the_dead_cannot_be_killed<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A child that has exited cannot be killed: another process may have its ID.
+pub fn an_exited_child_cannot_be_killed(lab: &Lab) -> Verdict {
     for command in each_way(child(&["exit", "0"])) {
         let mut lp = new_loop(lab)?;
         let process = Process::spawn(&mut lp, &command, |lp, process, _| {
@@ -118,15 +117,15 @@ pub fn the_dead_cannot_be_killed<T: Backend>(lab: &Lab<T>) -> Verdict {
 
 #[track_caller]
 fn no_such_process(killed: std::io::Result<()>) {
-    let error = killed.expect_err("there is nobody to kill");
+    let error = killed.expect_err("the child has exited");
     #[cfg(unix)]
     assert_eq!(error.raw_os_error(), Some(libc::ESRCH), "{error}");
     #[cfg(windows)]
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
 
-/// Processes can be killed by number; numbers that are no signals are refused.
-pub fn can_be_killed_by_number<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Processes can be killed by their ID. Invalid signal numbers are refused.
+pub fn can_be_killed_by_process_id(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let ends = Log::default();
     let process = spawn(&mut lp, &child(&["sleep"]), &ends);
@@ -139,15 +138,15 @@ pub fn can_be_killed_by_number<T: Backend>(lab: &Lab<T>) -> Verdict {
     uv_core::kill(pid, SIGKILL).expect("it is there to be killed");
     run_to_the_end(&mut lp);
     let end = ends.take();
-    // Windows does not know who ended it.
+    // Windows does not report which process ended it.
     let expected = if cfg!(windows) { code(1) } else { signal(SIGKILL) };
     assert_eq!(end, [expected]);
     no_such_process(uv_core::kill(pid, 0));
     Ok(())
 }
 
-/// A child that is killed before its program has got anywhere ends like others.
-pub fn can_be_killed_while_starting<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A child killed before its program has started exits like others.
+pub fn can_be_killed_while_starting(lab: &Lab) -> Verdict {
     let rounds = if cfg!(windows) { 3 } else { 20 };
     let mut lp = new_loop(lab)?;
     let ends = Log::default();
@@ -167,8 +166,8 @@ pub fn can_be_killed_while_starting<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Many children run at once, and each is told of once, with its own end.
-pub fn many_run_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// Many children run concurrently, and each exit is reported once, with its own code.
+pub fn many_run_concurrently(lab: &Lab) -> Verdict {
     let many = if cfg!(windows) { 12 } else { 100 };
     let mut lp = new_loop(lab)?;
     for way in 0..each_way(child(&[])).len() {
@@ -187,17 +186,17 @@ pub fn many_run_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
 }
 
 /// A child keeps the loop alive, unless its handle is unreferenced.
-pub fn keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn keep_the_loop_alive_unless_unreferenced(lab: &Lab) -> Verdict {
     for command in each_way(child(&["sleep"])) {
         let mut lp = new_loop(lab)?;
         let ends = Log::default();
         let process = spawn(&mut lp, &command, &ends);
-        assert!(run(&mut lp, RunMode::NoWait), "it keeps the loop");
+        assert!(run(&mut lp, RunMode::NoWait), "it keeps the loop alive");
         process.unreference(&mut lp).expect("an open handle");
         run_to_the_end(&mut lp);
         assert_eq!(ends.len(), 0, "it still runs");
         assert!(process.is_active(&lp) && runs(process.pid(&lp).expect("a number")));
-        // Told all the same, if the loop runs for something else.
+        // Still reported, if the loop runs for another reason.
         process.kill(&mut lp, SIGKILL).expect("it is there to be killed");
         let timer = keep_alive(&mut lp);
         while ends.len() == 0 {
@@ -210,8 +209,8 @@ pub fn keep_the_loop_unless_unreferenced<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// If a callback panics, the ends that came with its own are told by the next run.
-pub fn a_panic_leaves_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// If a callback panics, other exits of the same batch are reported by the next run.
+pub fn a_panic_keeps_other_exits(lab: &Lab) -> Verdict {
     for command in each_way(child(&["exit", "0"])) {
         let mut lp = new_loop(lab)?;
         let ends = Log::default();
@@ -220,13 +219,13 @@ pub fn a_panic_leaves_the_rest<T: Backend>(lab: &Lab<T>) -> Verdict {
         for _ in 0..3 {
             try_spawn(&mut lp, &command, &ends).expect("a child");
         }
-        // Until all are over.
+        // Until all have exited.
         std::thread::sleep(std::time::Duration::from_millis(50));
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             lp.run(RunMode::Default).expect("it runs")
         }));
-        assert!(ran.is_err(), "the panic comes out of the loop");
-        assert!(!panics.is_active(&lp), "it is over");
+        assert!(ran.is_err(), "the panic propagates out of the loop");
+        assert!(!panics.is_active(&lp), "it is complete");
         run_to_the_end(&mut lp);
         assert_eq!(ends.take(), [code(0); 3], "{command:?}");
     }

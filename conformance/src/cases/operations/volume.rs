@@ -1,11 +1,11 @@
-//! Many at once, and cancels in the middle of things.
+//! Large numbers of operations, and cancellation racing with completion.
 
 use std::io::Write;
 use std::net::Shutdown;
 use std::thread;
 use std::time::Instant;
 
-use poll_core::{Backend, Event, Op, OpKind, RawBuf, RawSource, Token};
+use poll_core::{Backend, BoxedBackend, Event, Op, OpKind, RawBuf, RawSource, Token};
 
 use crate::support::limits::need_descriptors;
 use crate::support::observe::{A, SOON, quiet, wait_for};
@@ -13,10 +13,10 @@ use crate::support::operations::{await_end, is_cancelled, submit};
 use crate::support::sources::{send, tcp_pair};
 use crate::{Lab, Skip, Verdict};
 
-/// A hundred thousand operations are in flight at once, far more than any queue of a kernel
-/// holds: data ends some, cancels others, the peers' ends the rest, and each ends once.
-pub fn a_hundred_thousand_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
-    // Wine takes a millisecond for each.
+/// A hundred thousand operations are in flight, far more than any kernel queue holds. Data
+/// completes some, cancels others, and the peers' end of file the rest; each completes once.
+pub fn a_hundred_thousand_in_flight(lab: &Lab) -> Verdict {
+    // Wine takes a millisecond per operation.
     const ALL: u32 = if cfg!(windows) { 5_000 } else { 100_000 };
     const PAIRS: usize = 200;
     need_descriptors(2 * PAIRS as u64)?;
@@ -33,12 +33,12 @@ pub fn a_hundred_thousand_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     }
     let mut ends = vec![0_u8; ALL as usize];
     let mut results = [0; 3];
-    let mut note = |backend: &mut T, left: &mut u32| {
+    let mut note = |backend: &mut BoxedBackend, left: &mut u32| {
         for event in wait_for(backend, SOON) {
-            let Event::Done { token, result, more, lent: None } = event else {
+            let Event::Done { token, result, more, lease: None } = event else {
                 panic!("{event:?} of a plain receive");
             };
-            assert!(!more, "{token:?} goes on after a receive");
+            assert!(!more, "{token:?} continues after a receive");
             ends[token.index() as usize] += 1;
             *left -= 1;
             results[match result {
@@ -53,11 +53,13 @@ pub fn a_hundred_thousand_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     pairs.iter().for_each(|(_, far)| send(far, &[1; 10]));
     note(&mut backend, &mut left);
     for index in (0..ALL).step_by(3) {
-        // One that has just ended is not found.
+        // An operation that has just completed is not found.
         let _ = backend.cancel(Token::new(index, 0));
     }
     note(&mut backend, &mut left);
-    pairs.iter().for_each(|(_, far)| far.shutdown(Shutdown::Write).expect("a peer that ends"));
+    pairs
+        .iter()
+        .for_each(|(_, far)| far.shutdown(Shutdown::Write).expect("a peer that shuts down"));
     let started = Instant::now();
     while left > 0 {
         assert!(started.elapsed() < 5 * SOON, "{left} operations have not ended");
@@ -70,9 +72,9 @@ pub fn a_hundred_thousand_at_once<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// A cancel that comes while data arrives takes nothing away: what was received is told, and
-/// the rest is there for the next.
-pub fn cancelled_receives_lose_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A cancel that races with arriving data loses none: received bytes are reported, and the rest
+/// stays for the next receive.
+pub fn cancelled_receives_lose_no_data(lab: &Lab) -> Verdict {
     const ALL: usize = 20_000;
     let (near, mut far) = tcp_pair();
     let mut memory = [0; 61];
@@ -101,12 +103,7 @@ pub fn cancelled_receives_lose_nothing<T: Backend>(lab: &Lab<T>) -> Verdict {
             Ok(0) => break,
             Ok(count) => {
                 for (index, byte) in memory[..count].iter().enumerate() {
-                    assert_eq!(
-                        *byte,
-                        sent(received + index),
-                        "byte {} is another",
-                        received + index
-                    );
+                    assert_eq!(*byte, sent(received + index), "byte {} differs", received + index);
                 }
                 received += count;
             }

@@ -1,6 +1,5 @@
-//! Children that outlive what started them, and children of others.
+//! Children that outlive their handle or loop, and children of other code.
 
-use poll_core::Backend;
 use uv_core::{Handle, RunMode};
 
 #[cfg(unix)]
@@ -12,9 +11,9 @@ use crate::support::program::child;
 use crate::support::trace::Log;
 use crate::{Lab, Verdict};
 
-/// A child whose handle is closed runs on. Its end is not told, and it leaves no zombie, even
-/// if the loop never runs again.
-pub fn closing_leaves_the_child_and_no_zombie<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A child whose handle is closed keeps running. Its exit is not reported, and it leaves no zombie,
+/// even if the loop never runs again.
+pub fn closing_leaves_a_running_child_and_no_zombie(lab: &Lab) -> Verdict {
     for command in each_way(child(&["sleep"])) {
         let mut lp = new_loop(lab)?;
         let ends = Log::default();
@@ -33,13 +32,13 @@ pub fn closing_leaves_the_child_and_no_zombie<T: Backend>(lab: &Lab<T>) -> Verdi
             uv_core::kill(pid as i32, 9).expect("it is there to be killed");
         }
         no_children("closed before their ends");
-        assert_eq!(ends.len(), 0, "not told");
+        assert_eq!(ends.len(), 0, "not reported");
     }
     Ok(())
 }
 
-/// The children of a loop that is dropped run on, and leave no zombies. Nothing is told.
-pub fn a_dropped_loop_leaves_no_zombie<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// The children of a dropped loop keep running, and leave no zombies. No exit is reported.
+pub fn a_dropped_loop_leaves_no_zombie(lab: &Lab) -> Verdict {
     for command in each_way(child(&["sleep"])) {
         let ends = Log::default();
         let mut lp = new_loop(lab)?;
@@ -54,13 +53,13 @@ pub fn a_dropped_loop_leaves_no_zombie<T: Backend>(lab: &Lab<T>) -> Verdict {
             uv_core::kill(pid as i32, 9).expect("it is there to be killed");
         }
         no_children("their loop is gone");
-        assert_eq!(ends.len(), 0, "not told");
+        assert_eq!(ends.len(), 0, "not reported");
     }
     Ok(())
 }
 
-/// However children start and end, and however their handles go, no descriptor is left behind.
-pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// However children start and exit, and however their handles end, no descriptor leaks.
+pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
     let round = |expected| -> Verdict {
         for command in each_way(child(&["exit", "0"])) {
             let mut lp = new_loop(lab)?;
@@ -78,16 +77,16 @@ pub fn no_descriptor_is_left_behind<T: Backend>(lab: &Lab<T>) -> Verdict {
         let _: Option<usize> = expected;
         Ok(())
     };
-    round(None)?; // What is looked up once is looked up now.
+    round(None)?; // Performs one-time lookups.
     let before = settled_descriptors()?;
     round(Some(before))?;
     assert_eq!(settled_descriptors()?, before);
     Ok(())
 }
 
-/// A child that is not the loop's is not waited for, even if it ends beside one that is.
+/// A child that is not the loop's is not reaped, even if it exits together with one that is.
 #[cfg(unix)]
-pub fn children_of_others_are_left_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn other_children_are_not_reaped(lab: &Lab) -> Verdict {
     for command in each_way(child(&["exit", "1"])) {
         let mut lp = new_loop(lab)?;
         let mut own = std::process::Command::new("/bin/sh");
@@ -95,22 +94,22 @@ pub fn children_of_others_are_left_alone<T: Backend>(lab: &Lab<T>) -> Verdict {
         for _ in 0..3 {
             assert_eq!(run_child(&mut lp, &command), code(1));
         }
-        let status = own.wait().expect("nobody else has waited for it");
+        let status = own.wait().expect("the child was not reaped");
         assert_eq!(status.code(), Some(42));
     }
     no_children("all were waited for");
     Ok(())
 }
 
-/// A child that somebody else has waited for, whatever for, ends with an error, and does not
-/// keep the loop for ever. So does one that nobody can wait for.
+/// A child reaped by other code ends with an error, and does not keep the loop alive. So does a
+/// child that cannot be waited for.
 #[cfg(unix)]
-pub fn a_stolen_end_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn an_exit_reaped_elsewhere_is_an_error(lab: &Lab) -> Verdict {
     use crate::support::dispositions::{Changed, Disposition};
     use uv_core::Process;
 
     let stolen = |exit: std::io::Result<uv_core::Exit>| {
-        let error = exit.expect_err("nobody knows");
+        let error = exit.expect_err("the exit is unknown");
         assert_eq!(error.raw_os_error(), Some(libc::ECHILD), "{error}");
     };
     for command in each_way(child(&["exit", "1"])) {
@@ -124,9 +123,17 @@ pub fn a_stolen_end_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
         // SAFETY: the kernel writes one number.
         let waited = unsafe { libc::waitpid(pid as libc::pid_t, &raw mut status, 0) };
         assert_eq!(waited, pid as libc::pid_t);
+        if !cfg!(target_os = "linux") {
+            // FreeBSD removes the queued signal of a child that is reaped. The loop checks its
+            // children at the next signal.
+            // SAFETY: a signal to this process, for which the loop has a handler.
+            let sent = unsafe { libc::kill(std::process::id() as libc::pid_t, libc::SIGCHLD) };
+            assert_eq!(sent, 0, "a process may signal itself");
+        }
         run_to_the_end(&mut lp);
     }
-    // Ignoring the signal leaves nothing to wait for. A loop that needs it, handles it.
+    // If the signal is ignored, there is no child to wait for. A loop that needs the signal handles
+    // it.
     let _ignored = Changed::to(libc::SIGCHLD, Disposition::Ignored);
     let mut lp = new_loop(lab)?;
     for command in [child(&["exit", "1"]), child(&["exit", "1"]).without_pidfd()] {
@@ -143,33 +150,34 @@ pub fn a_stolen_end_is_an_error<T: Backend>(lab: &Lab<T>) -> Verdict {
     Ok(())
 }
 
-/// Without descriptors of processes the loop is told by `SIGCHLD`, which others may watch too;
-/// when it has no children, the signal does again what it did before.
+/// Without process descriptors the loop uses `SIGCHLD`, which signal handles may watch too. When
+/// the loop has no children, the previous disposition is restored.
 #[cfg(unix)]
-pub fn the_signal_is_shared<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn sigchld_is_shared_with_signal_handles(lab: &Lab) -> Verdict {
     use crate::support::dispositions::Disposition;
     use crate::support::trace::Count;
     use uv_core::Signal;
 
     let before = Disposition::of(libc::SIGCHLD);
     let mut lp = new_loop(lab)?;
-    let (signal, told) = (Signal::new(&mut lp), Count::default());
-    let tells = told.clone();
-    signal.start(&mut lp, libc::SIGCHLD, move |_, _, _| tells.count()).expect("a signal");
+    let (signal, callbacks) = (Signal::new(&mut lp), Count::default());
+    let log = callbacks.clone();
+    signal.start(&mut lp, libc::SIGCHLD, move |_, _, _| log.count()).expect("a signal");
     signal.unreference(&mut lp).expect("an open handle");
     assert_eq!(run_child(&mut lp, &child(&["exit", "9"]).without_pidfd()), code(9));
     run(&mut lp, RunMode::NoWait);
-    assert!(told.get() >= 1, "the signal's own handle is told");
+    assert!(callbacks.get() >= 1, "the signal handle is called");
     signal.stop(&mut lp).expect("an open handle");
-    assert_eq!(Disposition::of(libc::SIGCHLD), before, "nobody needs it any more");
+    assert_eq!(Disposition::of(libc::SIGCHLD), before, "the disposition is restored");
     assert_eq!(run_child(&mut lp, &child(&["exit", "9"]).without_pidfd()), code(9));
-    assert_eq!(Disposition::of(libc::SIGCHLD), before, "nobody needs it any more");
+    assert_eq!(Disposition::of(libc::SIGCHLD), before, "the disposition is restored");
     Ok(())
 }
 
-/// A process is a handle like others: it has a name, a place in walks and lists, and references;
-/// it is active from its start to its end, and its key is stale when it is closed.
-pub fn a_child_is_a_handle_like_others<T: Backend>(lab: &Lab<T>) -> Verdict {
+/// A process is a regular handle: it has a kind name, and references, and appears in walks and
+/// lists. It is active until its exit, and its key is stale after its close. Another loop refuses
+/// its key.
+pub fn a_child_is_a_regular_handle(lab: &Lab) -> Verdict {
     use std::io::ErrorKind;
     use uv_core::{AnyHandle, Process};
 
@@ -181,35 +189,44 @@ pub fn a_child_is_a_handle_like_others<T: Backend>(lab: &Lab<T>) -> Verdict {
     let process = process.expect("a child");
     let any = AnyHandle::from(process);
     assert_eq!((any.kind(), lp.walk()), ("process", vec![any]));
-    assert!(process.is_active(&lp) && process.has_ref(&lp) && !process.is_closing(&lp));
-    assert_eq!(lp.list_active_handles().to_string(), format!("[RA-] {any}\n"));
-    process.unreference(&mut lp).expect("an open handle");
-    assert!(!lp.alive(), "nobody waits for it");
-    assert_eq!(lp.list_handles().to_string(), format!("[-A-] {any}\n"));
-    process.reference(&mut lp).expect("an open handle");
-    run_to_the_end(&mut lp);
-    assert_eq!(ends.take(), [code(3)]);
-    assert_eq!(lp.list_handles().to_string(), format!("[R--] {any}\n"), "it has ended");
-    assert_eq!(lp.list_active_handles().to_string(), "");
-    process.close(&mut lp).expect("an open handle");
-    assert_eq!(lp.list_handles().to_string(), format!("[R-C] {any}\n"));
-    run_to_the_end(&mut lp);
+    assert!(process.is_active(&lp) && process.is_referenced(&lp) && !process.is_closing(&lp));
+    let listed = format!("{any}, pid {}", process.pid(&lp).expect("a child"));
+    assert_eq!(lp.debug_active_handles().to_string(), format!("[RA-] {listed}\n"));
     let stale = |result: std::io::Result<()>| {
         assert_eq!(result.expect_err("it is gone").kind(), ErrorKind::NotFound);
     };
+    let mut other = new_loop(lab)?;
+    let own = spawn(&mut other, &child(&["exit", "4"]), &ends);
+    stale(process.kill(&mut other, 0));
+    stale(process.pid(&other).map(drop));
+    stale(process.close(&mut other));
+    assert!(own.is_active(&other) && own != process);
+    run_to_the_end(&mut other);
+    assert_eq!(ends.take(), [code(4)], "the child of the other loop");
+    process.unreference(&mut lp).expect("an open handle");
+    assert!(!lp.is_alive(), "the handle is inactive");
+    assert_eq!(lp.debug_handles().to_string(), format!("[-A-] {listed}\n"));
+    process.reference(&mut lp).expect("an open handle");
+    run_to_the_end(&mut lp);
+    assert_eq!(ends.take(), [code(3)]);
+    assert_eq!(lp.debug_handles().to_string(), format!("[R--] {listed}\n"), "it has ended");
+    assert_eq!(lp.debug_active_handles().to_string(), "");
+    process.close(&mut lp).expect("an open handle");
+    assert_eq!(lp.debug_handles().to_string(), format!("[R-C] {listed}\n"));
+    run_to_the_end(&mut lp);
     stale(process.close(&mut lp));
     stale(process.reference(&mut lp));
     stale(process.kill(&mut lp, 0));
     stale(process.pid(&lp).map(drop));
-    assert!(lp.walk().is_empty() && process.is_closing(&lp) && !process.has_ref(&lp));
+    assert!(lp.walk().is_empty() && process.is_closing(&lp) && !process.is_referenced(&lp));
     no_children("it was waited for");
     Ok(())
 }
 
-/// In a forked child a loop's children are the parent's: their handles are told that their
-/// ends are not known there. The parent is told how they end.
+/// In a forked child the loop's children are the parent's: their handles report there that the exit
+/// is unknown. The parent gets the exit.
 #[cfg(unix)]
-pub fn a_forked_loop_has_no_children<T: Backend>(lab: &Lab<T>) -> Verdict {
+pub fn a_forked_loop_has_no_children(lab: &Lab) -> Verdict {
     use crate::support::child::Child;
     use crate::support::children::signal;
     use crate::support::observe::SOON;
@@ -232,7 +249,7 @@ pub fn a_forked_loop_has_no_children<T: Backend>(lab: &Lab<T>) -> Verdict {
             Ok(())
         });
         forked.join(SOON)?;
-        assert!(runs(process.pid(&lp).expect("a number")), "the fork has not harmed it");
+        assert!(runs(process.pid(&lp).expect("a number")), "the fork does not affect it");
         process.kill(&mut lp, libc::SIGKILL).expect("it is there to be killed");
         run_to_the_end(&mut lp);
         assert_eq!(ends.take(), [Ok(signal(libc::SIGKILL))]);
@@ -243,8 +260,8 @@ pub fn a_forked_loop_has_no_children<T: Backend>(lab: &Lab<T>) -> Verdict {
 
 #[cfg(windows)]
 unix_alone! {
-    children_of_others_are_left_alone: "on Windows nobody has to wait for a child"
-    a_stolen_end_is_an_error: "on Windows everybody can wait for a child"
-    the_signal_is_shared: "Windows has no SIGCHLD"
+    other_children_are_not_reaped: "Windows has no zombies"
+    an_exit_reaped_elsewhere_is_an_error: "any process can wait for a child on Windows"
+    sigchld_is_shared_with_signal_handles: "Windows has no SIGCHLD"
     a_forked_loop_has_no_children: "Windows has no fork"
 }

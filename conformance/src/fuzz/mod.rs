@@ -1,0 +1,204 @@
+//! Random programs of loop verbs, made from seeds and checked on any backend.
+//!
+//! A program opens handles of many kinds, and reads, writes, starts, stops, cancels and closes
+//! them, from callbacks too, some of which panic or exchange their loop for another one. Whatever
+//! it does, the following holds, and is checked:
+//!
+//! - each request is reported exactly once, before the close callback of its handle;
+//! - no callback runs from within a verb, or after its handle was closed;
+//! - what is received is what was written, byte by byte, and all of it if the end was read;
+//! - streams that are shut down reach their ends, the loop ends, and it can be closed;
+//! - no descriptor is left behind;
+//! - a panic in a destructor comes out of a verb only if the verb refuses the callback.
+//!
+//! A part of the programs uses only what has a defined order: timers, watchers, deferred
+//! callbacks, asyncs, channels and closes. These run on a virtual clock, and their traces are the
+//! same on every backend.
+//!
+//! A failing program is made shorter by deleting steps, and printed with its seed.
+//!
+//! ```
+//! use conformance::fuzz::{Fuzz, fuzz};
+//!
+//! let options = Fuzz { seeds: 5, ..Fuzz::default() };
+//! let report = fuzz(&options, || poll_select::Select::new(), |_| {});
+//! assert!(report.failure.is_none(), "{:?}", report.failure);
+//! assert_eq!(report.programs, 5);
+//! ```
+
+mod clock;
+mod exec;
+mod lanes;
+mod objects;
+mod program;
+mod runner;
+mod shrink;
+mod streams;
+mod world;
+
+use std::fmt;
+use std::io;
+#[cfg(feature = "matrix")]
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use poll_core::{Backend, BoxedBackend};
+
+use crate::rng::mix;
+use crate::{Fault, FaultCounts, Faulty};
+use program::Program;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Fuzz {
+    /// The first seed.
+    pub from: u64,
+    /// How many seeds.
+    pub seeds: u64,
+    /// No program is started after as much time.
+    pub time: Option<Duration>,
+    /// Runs the programs over [`Faulty`].
+    pub faulty: bool,
+}
+
+impl Default for Fuzz {
+    fn default() -> Fuzz {
+        Fuzz { from: 0, seeds: 100, time: None, faulty: false }
+    }
+}
+
+/// What a run has found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How many programs were run.
+    pub programs: u64,
+    /// The faults that were injected.
+    pub faults: FaultCounts,
+    /// The first program that failed.
+    pub failure: Option<Failure>,
+}
+
+/// A program that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Its seed.
+    pub seed: u64,
+    /// What went wrong.
+    pub why: Vec<String>,
+    /// The shortest program that was found to fail, a step a line.
+    pub program: String,
+    /// What goes wrong in the shortest program.
+    pub why_shortest: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} fails:", self.seed)?;
+        self.why.iter().try_for_each(|why| writeln!(f, "  {why}"))?;
+        writeln!(f, "the shortest program that fails:\n{}with:", self.program)?;
+        self.why_shortest.iter().try_for_each(|why| writeln!(f, "  {why}"))
+    }
+}
+
+/// Runs programs on the backends that `new` makes, until one fails. Calls `begin` with the seed
+/// before each run of a program, so that a program that crashes or hangs is known.
+pub fn fuzz<B: Backend>(
+    options: &Fuzz,
+    new: impl Fn() -> io::Result<B>,
+    begin: impl Fn(u64),
+) -> Report {
+    let mut report = Report { programs: 0, faults: FaultCounts::default(), failure: None };
+    let began = Instant::now();
+    // Threads and signal pipes that a process makes once must not count as left behind.
+    let _ = runner::run(&Program::generate(0), &|| new().map(BoxedBackend::new), true);
+    for seed in options.from..options.from.saturating_add(options.seeds) {
+        if options.time.is_some_and(|time| began.elapsed() > time) {
+            break;
+        }
+        let check = |program: &Program| {
+            begin(seed);
+            check(program, options.faulty, &new, &report.faults)
+        };
+        let program = Program::generate(seed);
+        if let Err(why) = check(&program) {
+            let short = shrink::shrink(&program, |candidate| check(candidate).is_err());
+            let why_shortest = (0..5).find_map(|_| check(&short).err()).unwrap_or_default();
+            let program = short.to_string();
+            report.failure = Some(Failure { seed, why, program, why_shortest });
+            return report;
+        }
+        report.programs += 1;
+    }
+    report
+}
+
+/// Runs a program; one with a defined order also on a backend without sources.
+fn check<B: Backend>(
+    program: &Program,
+    faulty: bool,
+    new: &impl Fn() -> io::Result<B>,
+    counts: &FaultCounts,
+) -> Result<(), Vec<String>> {
+    // Errors are injected into some of the programs only, as these are checked for less. Not both
+    // kinds: a stream whose operation is refused waits for readiness instead, and the loop has no
+    // request to report a failure of that registration to.
+    let error = match mix(program.seed) % 8 {
+        0 if faulty => Some((Fault::RegisterError, 300)),
+        4 if faulty => Some((Fault::SubmitError, 200)),
+        _ => None,
+    };
+    let make = || -> io::Result<BoxedBackend> {
+        if !faulty {
+            return new().map(BoxedBackend::new);
+        }
+        let mut backend = Faulty::new(new()?, mix(program.seed)).with_counts(counts);
+        if let Some((fault, per_mille)) = error {
+            backend = backend.with_rate(fault, per_mille);
+        }
+        Ok(BoxedBackend::new(backend))
+    };
+    let trace = runner::run(program, &make, error.is_some())?;
+    if program.ordered {
+        let reference = runner::run(program, &|| Ok(BoxedBackend::new(runner::NoSources)), false)?;
+        if trace != reference {
+            return Err(vec![difference(&trace, &reference)]);
+        }
+    }
+    Ok(())
+}
+
+fn difference(trace: &[String], reference: &[String]) -> String {
+    let same = trace.iter().zip(reference).take_while(|(one, other)| one == other).count();
+    let next = |trace: &[String]| trace.get(same).cloned().unwrap_or_else(|| "the end".into());
+    format!(
+        "the order differs after {same} events: '{}' instead of '{}'",
+        next(trace),
+        next(reference)
+    )
+}
+
+/// The program of a seed, a step a line.
+#[cfg(feature = "matrix")]
+pub(crate) fn program_text(seed: u64) -> String {
+    Program::generate(seed).to_string()
+}
+
+/// Calls `hung` on another thread if `beat` is not called again within `limit`. The watching ends
+/// when the function that this returns is dropped.
+#[cfg(feature = "matrix")]
+pub(crate) fn watchdog(limit: Duration, hung: impl FnOnce(u64) + Send + 'static) -> impl Fn(u64) {
+    let (beat, beats) = mpsc::channel::<u64>();
+    std::thread::spawn(move || {
+        let Ok(mut seed) = beats.recv() else { return };
+        loop {
+            match beats.recv_timeout(limit) {
+                Ok(next) => seed = next,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => return hung(seed),
+            }
+        }
+    });
+    move |seed| {
+        let _ = beat.send(seed);
+    }
+}

@@ -1,0 +1,92 @@
+//! The subcommand that runs random programs.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::Candidate;
+use super::options::FuzzOptions;
+use crate::Fault;
+use crate::fuzz::{Fuzz, fuzz, program_text, watchdog};
+
+/// A program that takes longer hangs. Most take a few milliseconds.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the programs on each backend that was asked for. The status is that of the whole program.
+pub(super) fn main(options: &FuzzOptions, mut candidates: Vec<Candidate>) -> ExitCode {
+    candidates.extend(without_copies());
+    for wanted in &options.backends {
+        match candidates.iter().find(|candidate| candidate.name() == wanted) {
+            Some(candidate) if candidate.cases().is_ok() => {}
+            Some(candidate) => {
+                let why = candidate.cases().err().unwrap_or_default();
+                eprintln!("error: {wanted} cannot run here: {why}");
+                return ExitCode::from(2);
+            }
+            None => {
+                let known: Vec<_> = candidates.iter().map(Candidate::name).collect();
+                eprintln!("error: no backend is called '{wanted}': {} are", known.join(", "));
+                return ExitCode::from(2);
+            }
+        }
+    }
+    // One line for each panic: a program that fails is run many times.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    let mut status = ExitCode::SUCCESS;
+    for candidate in &candidates {
+        let is_wanted = options.backends.is_empty()
+            || options.backends.iter().any(|name| name == candidate.name());
+        if is_wanted && candidate.cases().is_ok() && !run(options, candidate) {
+            status = ExitCode::FAILURE;
+        }
+    }
+    status
+}
+
+/// io_uring with sends that are not copied, whose memory it holds for longer than they take.
+fn without_copies() -> Option<Candidate> {
+    cfg_if::cfg_if! {
+        if #[cfg(target_os = "linux")] {
+            Some(Candidate::new("uring_zero_copy", || {
+                let mut uring = poll_uring::Uring::new()?;
+                uring.set_zero_copy(Some(64));
+                Ok(uring)
+            }))
+        } else {
+            None
+        }
+    }
+}
+
+/// True if no program failed.
+fn run(options: &FuzzOptions, candidate: &Candidate) -> bool {
+    let name = candidate.name();
+    let (from, seeds) = match options.seed {
+        Some(seed) => (seed, 1),
+        None => (options.from, options.seeds),
+    };
+    let time = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
+    let fuzzed = Fuzz { from, seeds, time, faulty: options.faulty };
+    let faulty = options.faulty;
+    let begin = watchdog(LIMIT, move |seed| {
+        let program = program_text(seed);
+        eprintln!("{name}: seed {seed} hangs:\n{program}replay: {}", replay(name, faulty, seed));
+        std::process::exit(1);
+    });
+    let report = fuzz(&fuzzed, || candidate.backend(), begin);
+    let faults: Vec<_> = Fault::ALL
+        .iter()
+        .map(|fault| (fault, report.faults.of(*fault)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(fault, count)| format!(", {count} {fault:?}"))
+        .collect();
+    println!("{name}: {} programs passed{}", report.programs, faults.concat());
+    if let Some(failure) = &report.failure {
+        println!("{name}: {failure}replay: {}", replay(name, faulty, failure.seed));
+    }
+    report.failure.is_none()
+}
+
+fn replay(name: &str, faulty: bool, seed: u64) -> String {
+    let faulty = if faulty { " --faulty" } else { "" };
+    format!("cargo run -p conformance -- fuzz --backend {name}{faulty} --seed {seed}")
+}
