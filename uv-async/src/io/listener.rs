@@ -1,0 +1,211 @@
+//! Listeners.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use uv_core::poll_core::Backend;
+use uv_core::{AcceptRequest, AnyHandle, DefaultBackend, Stream};
+
+use super::stream::IoStream;
+use crate::Rt;
+use crate::op::Op;
+
+/// A listening socket: [`TcpListener`](crate::TcpListener), [`PipeListener`](crate::PipeListener).
+///
+/// It owns its handle and closes it on drop.
+pub struct Listener<S: Stream, B: Backend = DefaultBackend> {
+    rt: Rt<B>,
+    key: Option<S>,
+    /// Connections of accepts that were dropped when they were complete.
+    accepted: RefCell<VecDeque<io::Result<IoStream<S, B>>>>,
+}
+
+impl<S: Stream, B: Backend> Listener<S, B> {
+    /// The listener of a handle that [listens](Stream::listen_without_callback) without a
+    /// callback. It owns the handle from here on.
+    pub fn from_key(rt: &Rt<B>, key: S) -> Listener<S, B> {
+        Listener { rt: rt.clone(), key: Some(key), accepted: RefCell::default() }
+    }
+
+    /// Gives the handle up, with the connections that were accepted and not taken.
+    pub fn into_key(mut self) -> (S, Vec<IoStream<S, B>>) {
+        let accepted = self.accepted.take().into_iter().filter_map(Result::ok).collect();
+        let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
+        (key, accepted)
+    }
+
+    /// The handle.
+    pub fn key(&self) -> S {
+        let Some(key) = self.key else { unreachable!("the key is there until a drop") };
+        key
+    }
+
+    /// The runtime.
+    pub fn rt(&self) -> &Rt<B> {
+        &self.rt
+    }
+
+    /// Accepts a connection.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpListener, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+    ///     let client = TcpStream::connect(&rt, listener.local_addr()?).await?;
+    ///     let server = listener.accept().await?;
+    ///     assert_eq!(server.peer_addr()?, client.local_addr()?);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: `EMFILE`, for example. The listener goes on.
+    ///
+    /// # Cancel safety
+    ///
+    /// No connection is lost: one that arrives for a dropped accept is for the next one.
+    pub async fn accept(&self) -> io::Result<IoStream<S, B>> {
+        if let Some(accepted) = self.accepted.borrow_mut().pop_front() {
+            return accepted;
+        }
+        let mut accepting = self.start()?;
+        poll_fn(|cx| accepting.poll(cx)).await
+    }
+
+    fn start(&self) -> io::Result<Accepting<'_, S, B>> {
+        let ((completer, op), key) = (self.rt.op(), self.key());
+        let request = self.rt.with(|lp| {
+            key.accept_with(lp, move |lp, _, accepted| {
+                // A connection for a future that is gone was not accepted: see `cancel`.
+                if let Some(Ok(connection)) = completer.complete(lp, accepted) {
+                    drop(connection.close(lp));
+                }
+            })
+        })?;
+        Ok(Accepting { listener: self, op, request })
+    }
+
+    /// The connections, one after the other. With the feature `stream` it is a stream.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpListener, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+    ///     let _client = TcpStream::connect(&rt, listener.local_addr()?).await?;
+    ///     let mut incoming = listener.incoming();
+    ///     let _server = incoming.next().await?;
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn incoming(&self) -> Incoming<'_, S, B> {
+        Incoming { listener: self, accepting: None }
+    }
+}
+
+impl<S: Stream, B: Backend> Drop for Listener<S, B> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.rt.with_or_defer(move |lp| drop(key.close(lp)));
+        }
+    }
+}
+
+impl<S: Stream, B: Backend> fmt::Debug for Listener<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key: Option<AnyHandle> = self.key.map(Into::into);
+        f.debug_struct("Listener").field("key", &key).finish_non_exhaustive()
+    }
+}
+
+/// An accept in flight.
+struct Accepting<'a, S: Stream, B: Backend> {
+    listener: &'a Listener<S, B>,
+    op: Op<B, io::Result<S>>,
+    request: AcceptRequest,
+}
+
+impl<S: Stream, B: Backend> Accepting<'_, S, B> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<IoStream<S, B>>> {
+        let rt = &self.listener.rt;
+        let accepted = std::future::Future::poll(Pin::new(&mut self.op), cx);
+        accepted.map(|accepted| accepted.map(|key| IoStream::from_key(rt, key)))
+    }
+}
+
+impl<S: Stream, B: Backend> Drop for Accepting<'_, S, B> {
+    fn drop(&mut self) {
+        if !self.op.is_pending() {
+            return;
+        }
+        match self.op.take() {
+            Some(accepted) => {
+                let accepted = accepted.map(|key| IoStream::from_key(&self.listener.rt, key));
+                self.listener.accepted.borrow_mut().push_back(accepted);
+            }
+            None => {
+                let request = self.request;
+                self.listener.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
+            }
+        }
+    }
+}
+
+/// The connections of [`Listener::incoming`].
+pub struct Incoming<'a, S: Stream, B: Backend> {
+    listener: &'a Listener<S, B>,
+    accepting: Option<Accepting<'a, S, B>>,
+}
+
+impl<S: Stream, B: Backend> Incoming<'_, S, B> {
+    /// The next connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Listener::accept`].
+    ///
+    /// # Cancel safety
+    ///
+    /// No connection is lost: the next call gets it, and once this value is dropped, the next
+    /// [`accept`](Listener::accept).
+    pub async fn next(&mut self) -> io::Result<IoStream<S, B>> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// As [`next`](Incoming::next), for implementations of futures.
+    ///
+    /// # Errors
+    ///
+    /// As [`Listener::accept`].
+    pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<IoStream<S, B>>> {
+        if let Some(accepted) = self.listener.accepted.borrow_mut().pop_front() {
+            return Poll::Ready(accepted);
+        }
+        let accepting = match &mut self.accepting {
+            Some(accepting) => accepting,
+            none => none.insert(self.listener.start()?),
+        };
+        let accepted = std::task::ready!(accepting.poll(cx));
+        self.accepting = None;
+        Poll::Ready(accepted)
+    }
+}
+
+impl<S: Stream, B: Backend> fmt::Debug for Incoming<'_, S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("listener", self.listener).finish_non_exhaustive()
+    }
+}

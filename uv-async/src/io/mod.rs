@@ -1,0 +1,22 @@
+//! Streams, listeners and sockets.
+
+pub(crate) mod buf;
+mod halves;
+mod input;
+mod lent;
+mod listener;
+mod pipe;
+pub(crate) mod stream;
+mod tcp;
+mod udp;
+
+pub use buf::BufResult;
+pub use halves::{ReadHalf, WriteHalf, copy_bidirectional};
+pub use lent::Lent;
+pub use listener::{Incoming, Listener};
+pub use pipe::{PipeListener, PipeStream, Tty};
+#[cfg(unix)]
+pub use pipe::{UnixListener, UnixStream};
+pub use stream::IoStream;
+pub use tcp::{TcpListener, TcpStream};
+pub use udp::{OwnedDatagram, UdpSocket};

@@ -1,0 +1,519 @@
+//! Streams: connections, pipes, terminals.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use uv_core::poll_core::Backend;
+use uv_core::{
+    AnyHandle, DefaultBackend, IoBuf, IoBufMut, Loop, ReadRequest, Stream, WriteRequest,
+};
+
+use super::buf::{BufResult, Carried, Done, len_of};
+use super::halves::{ReadHalf, WriteHalf};
+use super::input::{CHUNK, Input};
+use super::lent::Lent;
+use crate::Rt;
+use crate::op::Op;
+
+/// The number of reads in a row that do not let other tasks run.
+const MAX_STREAK: u8 = 16;
+/// The largest number of pieces that the first attempt of a write takes.
+const MAX_SLICES: usize = 16;
+/// The largest number of bytes that a write of the poll-based traits copies.
+const MAX_COPY: usize = 64 * 1024;
+
+/// A connected stream: [`TcpStream`](crate::TcpStream), [`PipeStream`](crate::PipeStream),
+/// [`Tty`](crate::Tty).
+///
+/// It owns its handle and closes it on drop. Bytes that were written leave before. All methods take
+/// `&self`, so that one task can read while another writes; [`split`](IoStream::split) gives two
+/// halves with a type each. `S` is the kind of the handle.
+///
+/// There are three ways to read: [`read`](IoStream::read) fills a buffer of the program,
+/// [`lend`](IoStream::lend) gives access to a buffer of the runtime, and the traits of other crates
+/// (features `futures-io`, `tokio-io`, `hyper`) copy. They can be mixed: bytes come in order.
+pub struct IoStream<S: Stream, B: Backend = DefaultBackend> {
+    rt: Rt<B>,
+    key: Option<S>,
+    pub(crate) input: RefCell<Input>,
+    /// The read of the runtime's own buffer.
+    filling: RefCell<Option<Filling<B>>>,
+    /// The writes of the poll-based traits that wait.
+    draining: RefCell<Option<Op<B, Done<Vec<u8>>>>>,
+    closing: RefCell<Option<Op<B, io::Result<()>>>>,
+}
+
+/// A read into a buffer of the runtime. It belongs to the stream, not to a future: whichever task
+/// polls next gets its bytes.
+struct Filling<B: Backend> {
+    op: Op<B, Done<Vec<u8>>>,
+    request: ReadRequest,
+}
+
+impl<S: Stream, B: Backend> IoStream<S, B> {
+    /// The stream of an open and connected handle, which it owns from here on.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::{Handle, Loop, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = rt.with(Tcp::pair).unwrap();
+    ///     let stream = TcpStream::from_key(&rt, one);
+    ///     let (key, unread) = stream.into_key(); // For callbacks.
+    ///     assert!(unread.is_empty());
+    ///     rt.with(|lp| key.close(lp).and(other.close(lp))).unwrap();
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn from_key(rt: &Rt<B>, key: S) -> IoStream<S, B> {
+        IoStream {
+            rt: rt.clone(),
+            key: Some(key),
+            input: RefCell::default(),
+            filling: RefCell::default(),
+            draining: RefCell::default(),
+            closing: RefCell::default(),
+        }
+    }
+
+    /// Gives the handle up, with the bytes that were received and not read. Bytes that the loop
+    /// has are for the next reader of the handle.
+    pub fn into_key(mut self) -> (S, Vec<u8>) {
+        let mut unread = self.input.borrow_mut().take_all();
+        if let Some(Filling { mut op, request }) = self.filling.take() {
+            match op.take().map(Done::into_result) {
+                Some((Ok(count), memory)) => unread.extend(&memory[..count]),
+                Some(_) => {}
+                None => self.rt.with_or_defer(move |lp| drop(request.cancel(lp))),
+            }
+        }
+        let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
+        (key, unread)
+    }
+
+    /// The handle, for options that this crate does not wrap: see [`Rt::with`].
+    pub fn key(&self) -> S {
+        let Some(key) = self.key else { unreachable!("the key is there until a drop") };
+        key
+    }
+
+    /// The runtime.
+    pub fn rt(&self) -> &Rt<B> {
+        &self.rt
+    }
+
+    /// Reads into a buffer: its result is the number of bytes, 0 at the end of the stream.
+    ///
+    /// The buffer is the operation's while it runs, so that a backend can lend it to the kernel:
+    /// nothing is copied.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::{Loop, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt).unwrap();
+    ///     one.write_all("hello").await.0.unwrap();
+    ///     let (count, buffer) = other.read(vec![0; 64]).await;
+    ///     assert_eq!(&buffer[..count.unwrap()], b"hello");
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for an empty buffer, and the errors of the connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// No byte is lost: bytes that arrive for a dropped read are for the next one, in order. The
+    /// buffer is dropped as soon as no operation uses it.
+    pub async fn read<T: IoBufMut>(&self, mut buf: T) -> BufResult<usize, T> {
+        if self.filling.borrow().is_some() {
+            if let Err(error) = poll_fn(|cx| self.poll_fill(cx)).await {
+                return (Err(error), buf);
+            }
+            let count = self.input.borrow_mut().copy_to(buf.memory());
+            return (Ok(count), buf);
+        }
+        let copied = self.input.borrow_mut().copy_to(buf.memory());
+        if copied > 0 {
+            return (Ok(copied), buf);
+        }
+        if let Some(result) = self.try_more(buf.memory()) {
+            return (result, buf);
+        }
+        let (completer, op) = self.rt.op();
+        let (key, carried) = (self.key(), Carried::new(buf, 0, completer));
+        let request = self.rt.with(|lp| key.read(lp, carried, finish));
+        let mut reading = Reading { stream: self, op, request: request.as_ref().ok().copied() };
+        if let Err(error) = request {
+            return reading.op.refused(error);
+        }
+        let (result, mut buf) =
+            poll_fn(|cx| Pin::new(&mut reading.op).poll(cx)).await.into_result();
+        let size = buf.memory().len();
+        self.input.borrow_mut().full = result.as_ref().is_ok_and(|count| *count == size);
+        (result, buf)
+    }
+
+    /// Reads without waiting if the last read has filled its buffer: then there may be more.
+    fn try_more(&self, memory: &mut [u8]) -> Option<io::Result<usize>> {
+        let mut input = self.input.borrow_mut();
+        if !input.full || input.streak >= MAX_STREAK || memory.is_empty() {
+            input.streak = 0;
+            return None;
+        }
+        input.streak += 1;
+        let key = self.key();
+        match self.rt.with(|lp| key.try_read(lp, memory)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                (input.full, input.streak) = (false, 0);
+                None
+            }
+            result => {
+                input.full = result.as_ref().is_ok_and(|count| *count == memory.len());
+                Some(result)
+            }
+        }
+    }
+
+    /// Reads until the buffer is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](IoStream::read), and `UnexpectedEof` if the stream ends before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Bytes that were read into the buffer are lost with it if this is dropped. To be safe, call
+    /// [`read`](IoStream::read) in a loop of your own.
+    pub async fn read_exact(&self, mut buf: Vec<u8>) -> BufResult<(), Vec<u8>> {
+        let (size, mut filled) = (buf.len(), 0);
+        while filled < size {
+            // The first bytes go directly into the buffer, further ones through a second one.
+            let result = if filled == 0 {
+                let (result, back) = self.read(buf).await;
+                buf = back;
+                result
+            } else {
+                let lent = self.lend().await;
+                lent.map(|lent| {
+                    let count = lent.len().min(size - filled);
+                    buf[filled..filled + count].copy_from_slice(&lent[..count]);
+                    lent.keep_from(count);
+                    count
+                })
+            };
+            match result {
+                Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buf),
+                Ok(count) => filled += count,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// Waits for bytes, and lends the runtime's buffer that they are in: empty at the end of the
+    /// stream.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt).unwrap();
+    ///     one.write_all("line\nrest").await.0.unwrap();
+    ///     let lent = other.lend().await.unwrap();
+    ///     let end = lent.iter().position(|byte| *byte == b'\n').unwrap();
+    ///     assert_eq!(&lent[..end], b"line");
+    ///     lent.keep_from(end + 1); // The next read begins there.
+    ///     assert_eq!(&*other.lend().await.unwrap(), b"rest");
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// No byte is lost.
+    pub async fn lend(&self) -> io::Result<Lent<'_>> {
+        poll_fn(|cx| self.poll_fill(cx)).await?;
+        let chunk = self.input.borrow_mut().take_chunk();
+        Ok(Lent::new(&self.input, chunk))
+    }
+
+    /// Waits until there are bytes in `input`, or the stream has ended.
+    pub(crate) fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.input.borrow().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut filling = self.filling.borrow_mut();
+        if filling.is_none() {
+            let memory = self.input.borrow_mut().take_memory();
+            let memory = memory.unwrap_or_else(|| vec![0; CHUNK]);
+            match self.start_filling(memory) {
+                Ok(started) => *filling = Some(started),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        let Some(Filling { op, .. }) = &mut *filling else { return Poll::Pending };
+        let (result, memory) = ready!(Pin::new(op).poll(cx)).into_result();
+        *filling = None;
+        self.input.borrow_mut().fill(memory, *result.as_ref().unwrap_or(&0));
+        Poll::Ready(result.map(drop))
+    }
+
+    fn start_filling(&self, memory: Vec<u8>) -> io::Result<Filling<B>> {
+        let (completer, op) = self.rt.op();
+        let (key, carried) = (self.key(), Carried::new(memory, 0, completer));
+        let request = self.rt.with(|lp| key.read(lp, carried, finish))?;
+        Ok(Filling { op, request })
+    }
+
+    /// Writes some bytes of a buffer, at least one unless it is empty; returns their number.
+    ///
+    /// # Errors
+    ///
+    /// `BrokenPipe` after a shutdown, and the errors of the connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// If this is dropped, bytes that the kernel has not taken are not sent; how many were is not
+    /// known. Drop the stream too, or write in a task of its own.
+    pub async fn write<T: IoBuf>(&self, buf: T) -> BufResult<usize, T> {
+        self.write_bytes(buf, false).await
+    }
+
+    /// Writes a whole buffer: bytes, or a list of such buffers as if they were one.
+    ///
+    /// Small writes are copied and leave with those of other streams before the loop waits, as if
+    /// the kernel had them: an error is reported by the next read or write.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt).unwrap();
+    ///     let (result, _buffers) = one.write_all(vec!["hello", ", ", "world"]).await;
+    ///     result.unwrap();
+    ///     let (result, bytes) = other.read_exact(vec![0; 12]).await;
+    ///     result.unwrap();
+    ///     assert_eq!(bytes, b"hello, world");
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](IoStream::write).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`write`](IoStream::write).
+    pub async fn write_all<T: IoBuf>(&self, buf: T) -> BufResult<(), T> {
+        let (result, buf) = self.write_bytes(buf, true).await;
+        (result.map(drop), buf)
+    }
+
+    async fn write_bytes<T: IoBuf>(&self, buf: T, all: bool) -> BufResult<usize, T> {
+        let total = len_of(&buf);
+        let written = match self.try_write(&buf, total) {
+            Ok(written) if written == total || !all && written > 0 => return (Ok(written), buf),
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return (Err(error), buf),
+        };
+        let (completer, op) = self.rt.op();
+        let (key, carried) = (self.key(), Carried::new(buf, written, completer));
+        let request = self.rt.with(|lp| {
+            key.write(lp, carried, |lp, key, result, carried| {
+                finish(lp, key, result.map(|()| 0), carried);
+            })
+        });
+        let mut writing = Writing { rt: &self.rt, op, request: request.as_ref().ok().copied() };
+        if let Err(error) = request {
+            return writing.op.refused(error);
+        }
+        let (result, buf) = poll_fn(|cx| Pin::new(&mut writing.op).poll(cx)).await.into_result();
+        (result.map(|_| total), buf)
+    }
+
+    /// Writes what can be written without waiting.
+    fn try_write<T: IoBuf>(&self, buf: &T, total: usize) -> io::Result<usize> {
+        let (key, pieces) = (self.key(), buf.pieces());
+        match pieces {
+            _ if total == 0 => Ok(0),
+            1 => self.rt.with(|lp| key.write_coalesced(lp, buf.piece(0))),
+            _ => {
+                let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+                let count = pieces.min(MAX_SLICES);
+                for (index, slice) in slices[..count].iter_mut().enumerate() {
+                    *slice = IoSlice::new(buf.piece(index));
+                }
+                if slices.iter().all(|slice| slice.is_empty()) {
+                    return Ok(0);
+                }
+                self.rt.with(|lp| key.try_write_vectored(lp, &slices[..count]))
+            }
+        }
+    }
+
+    /// Writes a copy of bytes, or of as many as possible. Bytes that the kernel does not take are
+    /// kept, and the next call waits for them.
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_drain(cx))?;
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let key = self.key();
+        let written = self.rt.with(|lp| key.write_coalesced(lp, bytes));
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            written => return Poll::Ready(written),
+        }
+        let copy = bytes[..bytes.len().min(MAX_COPY)].to_vec();
+        let (count, (completer, op)) = (copy.len(), self.rt.op());
+        let carried = Carried::new(copy, 0, completer);
+        self.rt.with(|lp| {
+            key.write(lp, carried, |lp, key, result, carried| {
+                finish(lp, key, result.map(|()| 0), carried);
+            })
+        })?;
+        *self.draining.borrow_mut() = Some(op);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Waits for the bytes that [`poll_write`](IoStream::poll_write) has kept.
+    pub(crate) fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut draining = self.draining.borrow_mut();
+        let Some(op) = &mut *draining else { return Poll::Ready(Ok(())) };
+        let (result, _) = ready!(Pin::new(op).poll(cx)).into_result();
+        *draining = None;
+        Poll::Ready(result.map(drop))
+    }
+
+    pub(crate) fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        let mut closing = self.closing.borrow_mut();
+        if closing.is_none() {
+            let ((completer, op), key) = (self.rt.op(), self.key());
+            self.rt.with(|lp| {
+                key.shutdown(lp, move |lp, _, result| drop(completer.complete(lp, result)))
+            })?;
+            *closing = Some(op);
+        }
+        let Some(op) = &mut *closing else { return Poll::Pending };
+        let result = ready!(Pin::new(op).poll(cx));
+        *closing = None;
+        Poll::Ready(result)
+    }
+
+    /// Shuts the sending side down, after what was written: the peer reads the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if the connection is gone or this was called before, and the kernel's.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown happens also if this is dropped after its first poll.
+    pub async fn shutdown(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_shutdown(cx)).await
+    }
+
+    /// A half to read and a half to write, for code that wants two values. The stream itself can be
+    /// used by several tasks as well: put it into an [`Rc`](std::rc::Rc).
+    pub fn split(&self) -> (ReadHalf<'_, S, B>, WriteHalf<'_, S, B>) {
+        (ReadHalf(self), WriteHalf(self))
+    }
+}
+
+/// The callback of reads and writes.
+fn finish<S, B: Backend, T: 'static>(
+    lp: &mut Loop<B>,
+    _: S,
+    result: io::Result<usize>,
+    carried: Carried<B, T>,
+) {
+    drop(carried.finish(lp, result));
+}
+
+impl<S: Stream, B: Backend> Drop for IoStream<S, B> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.rt.with_or_defer(move |lp| close(lp, key));
+        }
+    }
+}
+
+/// Closes a stream, after the bytes that were reported as written.
+fn close<S: Stream, B: Backend>(lp: &mut Loop<B>, key: S) {
+    let queued = key.write_queue_size(lp) > 0;
+    if queued && key.shutdown(lp, |lp, key, _| drop(key.close(lp))).is_ok() {
+        return;
+    }
+    // Fails only if the program has closed the handle.
+    let _ = key.close(lp);
+}
+
+/// A read in flight.
+struct Reading<'a, S: Stream, B: Backend, T: IoBufMut> {
+    stream: &'a IoStream<S, B>,
+    op: Op<B, Done<T>>,
+    request: Option<ReadRequest>,
+}
+
+impl<S: Stream, B: Backend, T: IoBufMut> Drop for Reading<'_, S, B, T> {
+    fn drop(&mut self) {
+        if !self.op.is_pending() {
+            return;
+        }
+        match (self.op.take(), self.request) {
+            (Some(done), _) => {
+                if let (Ok(count), mut buf) = done.into_result() {
+                    self.stream.input.borrow_mut().push(&buf.memory()[..count]);
+                }
+            }
+            (None, Some(request)) => {
+                self.stream.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// A write in flight.
+struct Writing<'a, B: Backend, T: IoBuf> {
+    rt: &'a Rt<B>,
+    op: Op<B, Done<T>>,
+    request: Option<WriteRequest>,
+}
+
+impl<B: Backend, T: IoBuf> Drop for Writing<'_, B, T> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request.filter(|_| self.op.is_pending()) {
+            self.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
+        }
+    }
+}
+
+impl<S: Stream, B: Backend> fmt::Debug for IoStream<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key: Option<AnyHandle> = self.key.map(Into::into);
+        f.debug_struct("IoStream").field("key", &key).finish_non_exhaustive()
+    }
+}

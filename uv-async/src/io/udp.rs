@@ -1,0 +1,223 @@
+//! UDP.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use uv_core::poll_core::Backend;
+use uv_core::{DefaultBackend, Handle, IoBuf, IoBufMut, Received, RecvRequest, Udp, UdpBindFlags};
+
+use super::buf::{BufResult, Carried, Done};
+use crate::Rt;
+use crate::op::Op;
+
+/// A received datagram and its bytes.
+pub type OwnedDatagram = (Received, Box<[u8]>);
+
+/// A UDP socket. It owns its handle and closes it on drop.
+///
+/// ```
+/// use uv_async::{LoopExt, UdpSocket};
+/// use uv_core::Loop;
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.block_on(async |rt| {
+///     let one = UdpSocket::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+///     let other = UdpSocket::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+///     one.send_to("hello", other.local_addr()?).await.0?;
+///     let (received, memory) = other.recv_from(vec![0; 1500]).await;
+///     let received = received?;
+///     assert_eq!(&memory[received.range()], b"hello");
+///     assert_eq!(received.from, one.local_addr()?);
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub struct UdpSocket<B: Backend = DefaultBackend> {
+    rt: Rt<B>,
+    key: Option<Udp>,
+    /// Datagrams of receives that were dropped when they were complete.
+    kept: RefCell<VecDeque<OwnedDatagram>>,
+}
+
+impl<B: Backend> UdpSocket<B> {
+    /// Binds a socket to an address.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: `AddrInUse`, for example.
+    ///
+    /// # Panics
+    ///
+    /// Outside of tasks, as [`Rt::with`].
+    pub fn bind(rt: &Rt<B>, address: SocketAddr) -> io::Result<UdpSocket<B>> {
+        let socket = UdpSocket::from_key(rt, rt.with(Udp::new));
+        let key = socket.key();
+        rt.with(|lp| key.bind(lp, address, UdpBindFlags::empty()))?;
+        Ok(socket)
+    }
+
+    /// The socket of a handle, which it owns from here on.
+    pub fn from_key(rt: &Rt<B>, key: Udp) -> UdpSocket<B> {
+        UdpSocket { rt: rt.clone(), key: Some(key), kept: RefCell::default() }
+    }
+
+    /// Gives the handle up, with the datagrams that were received and not taken.
+    pub fn into_key(mut self) -> (Udp, Vec<OwnedDatagram>) {
+        let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
+        (key, self.kept.take().into())
+    }
+
+    /// The handle, for options that this crate does not wrap: see [`Rt::with`].
+    pub fn key(&self) -> Udp {
+        let Some(key) = self.key else { unreachable!("the key is there until a drop") };
+        key
+    }
+
+    /// The address of this socket.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let key = self.key();
+        self.rt.with(|lp| key.local_addr(lp))
+    }
+
+    /// Sets the peer of [`send`](UdpSocket::send), whose datagrams alone are received from here on.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    pub fn connect(&self, address: SocketAddr) -> io::Result<()> {
+        let key = self.key();
+        self.rt.with(|lp| key.connect(lp, address))
+    }
+
+    /// Receives a datagram. What does not fit into the buffer is lost, and reported as truncated.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: `ConnectionRefused` on a connected socket, for example.
+    ///
+    /// # Cancel safety
+    ///
+    /// No datagram is lost: one that arrives for a dropped receive is for the next one.
+    pub async fn recv_from<T: IoBufMut>(&self, mut buf: T) -> BufResult<Received, T> {
+        if let Some((mut received, bytes)) = self.kept.borrow_mut().pop_front() {
+            let memory = buf.memory();
+            let len = bytes.len().min(memory.len());
+            memory[..len].copy_from_slice(&bytes[..len]);
+            received.truncated |= len < bytes.len();
+            (received.offset, received.len) = (0, len);
+            return (Ok(received), buf);
+        }
+        let (completer, op) = self.rt.op();
+        let (key, carried) = (self.key(), Carried::new(buf, 0, completer));
+        let request = self.rt.with(|lp| {
+            key.recv(lp, carried, |lp, _, result, carried: Carried<B, T, Received>| {
+                drop(carried.finish(lp, result.map_err(io::Error::from)));
+            })
+        });
+        let mut receiving = Receiving { socket: self, op, request: request.as_ref().ok().copied() };
+        if let Err(error) = request {
+            return receiving.op.refused(error);
+        }
+        poll_fn(|cx| Pin::new(&mut receiving.op).poll(cx)).await.into_result()
+    }
+
+    /// Sends a datagram to an address.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    ///
+    /// A datagram that waits for room is sent also if this is dropped after its first poll.
+    pub async fn send_to<T: IoBuf>(&self, buf: T, to: SocketAddr) -> BufResult<(), T> {
+        self.send_datagram(buf, Some(to)).await
+    }
+
+    /// Sends a datagram to the peer of [`connect`](UdpSocket::connect).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send_to`](UdpSocket::send_to).
+    pub async fn send<T: IoBuf>(&self, buf: T) -> BufResult<(), T> {
+        self.send_datagram(buf, None).await
+    }
+
+    async fn send_datagram<T: IoBuf>(&self, buf: T, to: Option<SocketAddr>) -> BufResult<(), T> {
+        let key = self.key();
+        if buf.pieces() == 1 {
+            let sent = self.rt.with(|lp| key.try_send(lp, buf.piece(0), to));
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return (sent.map(drop), buf),
+            }
+        }
+        let (completer, mut op) = self.rt.op();
+        let carried = Carried::new(buf, 0, completer);
+        let sent = self.rt.with(|lp| {
+            key.send(lp, carried, to, |lp, _, result, carried: Carried<B, T>| {
+                drop(carried.finish(lp, result.map(|()| 0)));
+            })
+        });
+        let (result, buf) = match sent {
+            Ok(()) => op.await.into_result(),
+            Err(error) => op.refused(error),
+        };
+        (result.map(drop), buf)
+    }
+}
+
+impl<B: Backend> Drop for UdpSocket<B> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            // Fails only if the program has closed the handle.
+            self.rt.with_or_defer(move |lp| drop(key.close(lp)));
+        }
+    }
+}
+
+impl<B: Backend> fmt::Debug for UdpSocket<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpSocket").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// A receive in flight.
+struct Receiving<'a, B: Backend, T: IoBufMut> {
+    socket: &'a UdpSocket<B>,
+    op: Op<B, Done<T, Received>>,
+    request: Option<RecvRequest>,
+}
+
+impl<B: Backend, T: IoBufMut> Drop for Receiving<'_, B, T> {
+    fn drop(&mut self) {
+        if !self.op.is_pending() {
+            return;
+        }
+        match (self.op.take(), self.request) {
+            (Some(done), _) => {
+                if let (Ok(received), mut buf) = done.into_result() {
+                    let bytes = buf.memory()[received.range()].into();
+                    self.socket.kept.borrow_mut().push_back((received, bytes));
+                }
+            }
+            (None, Some(request)) => {
+                self.socket.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
+            }
+            (None, None) => {}
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! In a steady state, reads, writes, accepts and sleeps allocate nothing.
+
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io;
+use std::time::Duration;
+
+use common::{Runtime, every, serial};
+use uv_async::{LoopExt, TcpListener, TcpStream, yield_now};
+
+/// Counts the allocations of this thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: guaranteed by the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Rounds before counting, in which tables grow to their final size, and counted rounds.
+const WARM_UP: usize = 200;
+const COUNTED: usize = 1000;
+
+/// Runs an async case on each backend; it calls the function that it gets after each round.
+fn every_round(case: impl AsyncFn(Runtime, &mut dyn FnMut() -> bool) -> io::Result<()>) {
+    let _serial = serial();
+    every(|lp| {
+        let (mut rounds, mut before) = (0, 0);
+        let mut round = || {
+            rounds += 1;
+            let now = ALLOCATIONS.get();
+            if rounds == WARM_UP {
+                before = now;
+            }
+            if rounds == WARM_UP + COUNTED {
+                assert_eq!(now - before, 0, "allocations in {COUNTED} rounds");
+            }
+            rounds < WARM_UP + COUNTED
+        };
+        lp.block_on(async |rt| case(rt, &mut round).await).unwrap().unwrap();
+        assert_eq!(rounds, WARM_UP + COUNTED);
+    });
+}
+
+#[test]
+fn reads_and_writes_with_owned_buffers() {
+    every_round(async |rt, round| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let (mut ours, mut theirs) = (vec![1; 512], vec![0; 512]);
+        loop {
+            let (result, back) = one.write_all(ours).await;
+            result?;
+            ours = back;
+            let (count, back) = other.read(theirs).await;
+            assert_eq!(count?, 512);
+            theirs = back;
+            if !round() {
+                return Ok(());
+            }
+        }
+    });
+}
+
+#[test]
+fn lent_reads() {
+    every_round(async |rt, round| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        loop {
+            one.write_all(&[1; 512]).await.0?;
+            let lent = other.lend().await?;
+            assert_eq!(lent.len(), 512);
+            lent.keep_from(100);
+            drop(other.lend().await?);
+            if !round() {
+                return Ok(());
+            }
+        }
+    });
+}
+
+#[test]
+fn sleeps_timeouts_and_yields() {
+    every_round(async |rt, round| {
+        loop {
+            rt.sleep(Duration::from_nanos(1)).await;
+            let never = std::future::pending::<()>();
+            rt.timeout(Duration::from_nanos(1), never).await.unwrap_err();
+            rt.timeout(Duration::from_secs(3600), yield_now()).await.unwrap();
+            if !round() {
+                return Ok(());
+            }
+        }
+    });
+}
+
+#[test]
+fn accepts_and_connects() {
+    every_round(async |rt, round| {
+        let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+        let address = listener.local_addr()?;
+        loop {
+            // A dropped accept, and one that succeeds.
+            rt.timeout(Duration::from_nanos(1), listener.accept()).await.unwrap_err();
+            let client = TcpStream::connect(&rt, address).await?;
+            let server = listener.accept().await?;
+            server.key(); // Both are closed here.
+            drop((client, server));
+            // The handles are freed in the closing phase.
+            yield_now().await;
+            if !round() {
+                return Ok(());
+            }
+        }
+    });
+}

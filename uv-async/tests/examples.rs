@@ -1,0 +1,89 @@
+//! The examples, on every backend.
+
+mod common;
+
+#[path = "../examples/chat.rs"]
+#[allow(dead_code)]
+mod chat;
+#[path = "../examples/key_value.rs"]
+#[allow(dead_code)]
+mod key_value;
+
+use std::io;
+use std::time::Duration;
+
+use common::{Runtime, every};
+use uv_async::{LoopExt, TcpListener, TcpStream};
+
+fn each(case: impl AsyncFn(Runtime, TcpListener<common::Backend>) -> io::Result<()>) {
+    every(|lp| {
+        lp.block_on(async |rt| {
+            let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+            case(rt, listener).await
+        })
+        .unwrap()
+        .unwrap();
+    });
+}
+
+async fn expect(stream: &TcpStream<common::Backend>, expected: &str) -> io::Result<()> {
+    let (result, bytes) = stream.read_exact(vec![0; expected.len()]).await;
+    result?;
+    assert_eq!(String::from_utf8_lossy(&bytes), expected);
+    Ok(())
+}
+
+#[test]
+fn lines_of_a_chat_go_to_all_others() {
+    each(async |rt, listener| {
+        let (address, inside) = (listener.local_addr()?, rt.clone());
+        let server = rt.spawn_local(async move { chat::serve(&inside, listener).await });
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(TcpStream::connect(&rt, address).await?);
+        }
+        // Iterations, not time: each of them accepts what is there before timers fire.
+        for _ in 0..20 {
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        clients[0].write_all("hel").await.0?;
+        rt.sleep(Duration::from_millis(1)).await;
+        clients[0].write_all("lo\nworld\n").await.0?;
+        for other in &clients[1..] {
+            expect(other, "0: hello\n0: world\n").await?;
+        }
+        drop(clients.remove(1));
+        clients[1].write_all("bye\n").await.0?;
+        expect(&clients[0], "2: bye\n").await?;
+        server.abort();
+        assert!(server.await.unwrap_err().is_cancelled());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_store_answers_pipelined_requests() {
+    each(async |rt, listener| {
+        let (address, inside) = (listener.local_addr()?, rt.clone());
+        let server = rt.spawn_local(async move { key_value::serve(&inside, listener).await });
+        let client = TcpStream::connect(&rt, address).await?;
+        let requests = "*1\r\n$4\r\nping\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n\
+                        *2\r\n$3\r\nGET\r\n$1\r\nk\r\n*2\r\n$3\r\nGET\r\n$1\r\nx\r\n\
+                        *2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n\
+                        *3\r\n$3\r\nDEL\r\n$1\r\nk\r\n$1\r\nx\r\n*1\r\n$2\r\nno\r\n";
+        for piece in requests.as_bytes().chunks(7) {
+            client.write_all(piece.to_vec()).await.0?;
+            rt.sleep(Duration::from_micros(100)).await;
+        }
+        let answers =
+            "+PONG\r\n+OK\r\n$5\r\nvalue\r\n$-1\r\n:1\r\n:2\r\n:1\r\n-ERR unknown command\r\n";
+        expect(&client, answers).await?;
+        client.write_all(requests).await.0?; // All at once.
+        expect(&client, "+PONG\r\n+OK\r\n$5\r\nvalue\r\n$-1\r\n:3\r\n:4\r\n:1\r\n").await?;
+        let broken = TcpStream::connect(&rt, address).await?;
+        broken.write_all("nonsense\r\n").await.0?;
+        assert!(broken.lend().await.map_or(true, |lent| lent.is_empty()), "it is closed");
+        server.abort();
+        Ok(())
+    });
+}

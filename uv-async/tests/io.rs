@@ -1,0 +1,348 @@
+//! Streams, listeners, requests and sources of events, on every backend.
+
+mod common;
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use common::{Runtime, every};
+use uv_async::{
+    LoopExt, PipeStream, TcpListener, TcpStream, channel, copy_bidirectional, yield_now,
+};
+use uv_core::dns::{Hints, NameFlags};
+use uv_core::{Handle, Stream, WorkError, fs};
+
+fn any() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Runs an async case on each backend, and checks that it leaves no handle open.
+fn each(case: impl AsyncFn(Runtime) -> io::Result<()>) {
+    every(|lp| {
+        lp.block_on(async |rt| case(rt).await).unwrap().unwrap();
+        for _ in 0..100 {
+            if lp.walk().is_empty() {
+                return;
+            }
+            lp.run(uv_core::RunMode::NoWait).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("handles are left: {:?}", lp.walk());
+    });
+}
+
+async fn echo<S: Stream>(stream: uv_async::IoStream<S, common::Backend>) -> io::Result<()> {
+    let mut buffer = vec![0; 4096];
+    loop {
+        let (count, mut filled) = stream.read(buffer).await;
+        let count = count?;
+        if count == 0 {
+            return stream.shutdown().await;
+        }
+        filled.truncate(count);
+        let (result, written) = stream.write_all(filled).await;
+        result?;
+        buffer = written;
+        buffer.resize(4096, 0);
+    }
+}
+
+#[test]
+fn clients_are_echoed() {
+    each(async |rt| {
+        let listener = TcpListener::bind(&rt, any())?;
+        let address = listener.local_addr()?;
+        let inside = rt.clone();
+        let server = rt.spawn_local(async move {
+            let mut incoming = listener.incoming();
+            for _ in 0..8 {
+                let client = incoming.next().await?;
+                client.set_nodelay(true)?;
+                drop(inside.spawn_local(echo(client)));
+            }
+            io::Result::Ok(())
+        });
+        let clients: Vec<_> = (0..8_u8)
+            .map(|id| {
+                let rt = rt.clone();
+                rt.clone().spawn_local(async move {
+                    let stream = TcpStream::connect(&rt, address).await?;
+                    for round in 0..50 {
+                        let sent = vec![id ^ round; 1 + usize::from(id) * 100];
+                        let (result, sent) = stream.write_all(sent).await;
+                        result?;
+                        let (result, received) = stream.read_exact(vec![0; sent.len()]).await;
+                        result?;
+                        assert_eq!(received, sent);
+                    }
+                    stream.shutdown().await?;
+                    assert_eq!(stream.read(vec![0; 1]).await.0?, 0);
+                    io::Result::Ok(())
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.unwrap()?;
+        }
+        server.await.unwrap()
+    });
+}
+
+#[test]
+fn large_transfers_are_complete_and_in_order() {
+    const SIZE: usize = 3 << 20;
+    let pattern = |at: usize| (at % 251) as u8;
+    each(async |rt| {
+        let (one, other) = PipeStream::pair(&rt)?;
+        let sender = rt.spawn_local(async move {
+            let bytes: Vec<u8> = (0..SIZE).map(pattern).collect();
+            let (head, tail) = bytes.split_at(SIZE / 2);
+            one.write_all(vec![head.to_vec(), Vec::new(), tail.to_vec()]).await.0?;
+            let mut left = vec![1_u8; 100_000];
+            while !left.is_empty() {
+                let (count, mut back) = one.write(left).await;
+                left = back.split_off(count?);
+            }
+            io::Result::Ok(())
+        });
+        let mut at = 0;
+        while at < SIZE + 100_000 {
+            // All ways of reading.
+            let bytes = match at % 3 {
+                0 => {
+                    let (count, mut buffer) = other.read(vec![0; 5000]).await;
+                    buffer.truncate(count?);
+                    buffer
+                }
+                1 => {
+                    let lent = other.lend().await?;
+                    let half = lent.len().div_ceil(2);
+                    let bytes = lent[..half].to_vec();
+                    lent.keep_from(half);
+                    bytes
+                }
+                _ => other.lend().await?.to_vec(),
+            };
+            assert!(!bytes.is_empty());
+            for byte in bytes {
+                assert_eq!(byte, if at < SIZE { pattern(at) } else { 1 }, "at {at}");
+                at += 1;
+            }
+        }
+        assert!(other.lend().await?.is_empty(), "the writer is gone");
+        sender.await.unwrap()
+    });
+}
+
+#[test]
+fn refused_requests_return_their_buffers() {
+    each(async |rt| {
+        let (one, _other) = TcpStream::pair(&rt)?;
+        let (result, buffer) = one.read(Vec::<u8>::new()).await;
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(buffer.is_empty());
+        one.shutdown().await?;
+        let (result, buffer) = one.write_all(b"late".to_vec()).await;
+        assert!(result.is_err() && buffer == b"late");
+        let unconnected = TcpStream::from_key(&rt, rt.with(uv_core::Tcp::new));
+        let (result, buffer) = unconnected.read(vec![7; 3]).await;
+        assert!(result.is_err() && buffer == [7; 3]);
+        assert!(unconnected.lend().await.is_err());
+        Ok(())
+    });
+}
+
+/// What was written before the stream is dropped arrives.
+#[test]
+fn a_drop_does_not_discard_what_was_written() {
+    each(async |rt| {
+        for size in [1, 5000, 200_000] {
+            let (one, other) = TcpStream::pair(&rt)?;
+            let writer = rt.spawn_local(async move { one.write_all(vec![3; size]).await.0 });
+            let (result, bytes) = other.read_exact(vec![0; size]).await;
+            result?;
+            assert!(bytes.iter().all(|byte| *byte == 3));
+            assert!(other.lend().await?.is_empty());
+            writer.await.unwrap()?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn two_tasks_use_one_stream() {
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let (echoing, one) = (rt.spawn_local(echo(other)), Rc::new(one));
+        let writing = Rc::clone(&one);
+        let writer = rt.spawn_local(async move {
+            let (_, mut half) = writing.split();
+            for _ in 0..100 {
+                half.write_all(vec![5; 1000]).await.0?;
+            }
+            half.shutdown().await
+        });
+        let (mut half, mut total) = (one.split().0, 0);
+        loop {
+            match half.lend().await?.len() {
+                0 => break,
+                count => total += count,
+            }
+        }
+        assert_eq!(total, 100_000);
+        writer.await.unwrap()?;
+        echoing.await.unwrap()
+    });
+}
+
+#[test]
+fn a_proxy_copies_in_both_directions() {
+    each(async |rt| {
+        let (client, near) = TcpStream::pair(&rt)?;
+        let (far, server) = TcpStream::pair(&rt)?;
+        let proxy = rt.spawn_local(async move { copy_bidirectional(&near, &far).await });
+        let server = rt.spawn_local(echo(server));
+        client.write_all(vec![9; 300_000]).await.0?;
+        client.shutdown().await?;
+        let mut total = 0;
+        loop {
+            match client.lend().await?.len() {
+                0 => break,
+                count => total += count,
+            }
+        }
+        assert_eq!(total, 300_000);
+        assert_eq!(proxy.await.unwrap()?, (300_000, 300_000));
+        server.await.unwrap()
+    });
+}
+
+#[test]
+fn the_first_address_that_answers_wins() {
+    each(async |rt| {
+        let listener = TcpListener::bind(&rt, any())?;
+        let closed = TcpListener::bind(&rt, any())?.local_addr()?;
+        yield_now().await; // It is closed by now.
+        let addresses = [closed, closed, listener.local_addr()?];
+        let stream = TcpStream::connect_any(&rt, addresses).await?;
+        assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+        assert!(TcpStream::connect_any(&rt, [closed]).await.is_err());
+        let none = TcpStream::connect_any(&rt, []).await.unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
+        Ok(())
+    });
+}
+
+#[test]
+fn keys_come_from_callbacks_and_go_back() {
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        one.write_all("abcdef").await.0?;
+        let lent = other.lend().await?;
+        assert!(lent.starts_with(b"ab"));
+        lent.keep_from(2);
+        let (key, unread) = other.into_key();
+        assert_eq!(unread, b"cdef");
+        one.write_all("ghi").await.0?;
+        let (sender, mut receiver) = channel(&rt);
+        rt.with(|lp| {
+            key.read_start(lp, move |lp, key, bytes| {
+                sender.send(bytes.unwrap().to_vec()).unwrap();
+                key.read_stop(lp).unwrap();
+            })
+        })?;
+        assert_eq!(receiver.recv().await.unwrap(), b"ghi");
+        let again = TcpStream::from_key(&rt, key);
+        one.write_all("jkl").await.0?;
+        assert_eq!(&*again.lend().await?, b"jkl");
+        Ok(())
+    });
+}
+
+#[test]
+fn files_work_names_and_random_bytes() {
+    each(async |rt| {
+        let template = std::env::temp_dir().join("uv-async-XXXXXX");
+        let (file, path) = rt.fs(fs::mkstemp(template)).await?;
+        let (count, bytes) = rt.fs(fs::write_at(&file, b"hello".to_vec(), 0)).await;
+        assert_eq!((count?, bytes.len()), (5, 5));
+        let (count, bytes) = rt.fs(fs::read_at(&file, vec![0; 16], 1)).await;
+        assert_eq!((&bytes[..count?], rt.fs(fs::fstat(&file)).await?.size), (&b"ello"[..], 5));
+        rt.fs(fs::close(file)).await?;
+        rt.fs(fs::unlink(&path)).await?;
+        assert!(rt.fs(fs::stat("a\0b")).await.is_err(), "a refused operation");
+
+        assert_eq!(rt.queue_work(|| 6 * 7).await.unwrap(), 42);
+        let panicked = rt.queue_work(|| panic!("on purpose")).await;
+        assert!(matches!(panicked, Err(WorkError::Panicked(_))));
+        let found = rt.getaddrinfo(Some("127.0.0.1"), Some("80"), Hints::default()).await?;
+        assert!(found.iter().all(|found| found.address == "127.0.0.1:80".parse().unwrap()));
+        let flags = NameFlags::NUMERICHOST | NameFlags::NUMERICSERV;
+        assert_eq!(rt.getnameinfo("127.0.0.1:80".parse().unwrap(), flags).await?.host, "127.0.0.1");
+        assert_ne!(rt.random(vec![0; 32]).await?, [0; 32]);
+        Ok(())
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn children_are_fed_and_awaited() {
+    use uv_async::Child;
+    use uv_core::{Command, Pipe, PipeFlags, Stdio};
+
+    each(async |rt| {
+        let (input, output) = rt.with(|lp| (Pipe::new(lp), Pipe::new(lp)));
+        let stdio =
+            [Stdio::Pipe(input, PipeFlags::READABLE), Stdio::Pipe(output, PipeFlags::WRITABLE)];
+        let mut child = Child::spawn(&rt, &Command::new("cat").stdio(stdio))?;
+        let input = PipeStream::from_key(&rt, input);
+        let output = PipeStream::from_key(&rt, output);
+        input.write_all("through a child").await.0?;
+        input.shutdown().await?;
+        drop(input);
+        let (result, bytes) = output.read_exact(vec![0; 15]).await;
+        result?;
+        assert_eq!(bytes, b"through a child");
+        assert!(rt.timeout(Duration::ZERO, child.wait()).await.is_err() || child.id().is_ok());
+        assert!(child.wait().await?.success());
+        assert!(child.wait().await?.success(), "the status is kept");
+        Ok(())
+    });
+}
+
+#[test]
+fn channels_end_with_their_senders() {
+    each(async |rt| {
+        let (sender, mut receiver) = channel(&rt);
+        let thread = std::thread::spawn(move || {
+            for number in 0..100_u32 {
+                sender.send(number).unwrap();
+            }
+        });
+        let mut numbers = Vec::new();
+        while let Some(number) = receiver.recv().await {
+            numbers.push(number);
+        }
+        thread.join().unwrap();
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+        Ok(())
+    });
+}
+
+/// Streams that are dropped where the loop is not lent are closed by the next iteration.
+#[test]
+fn drops_outside_of_tasks_close_too() {
+    every(|lp| {
+        let rt = uv_async::Rt::attach(lp);
+        let streams = rt.block_on(lp, async { TcpStream::pair(&rt) }).unwrap().unwrap();
+        let keys = [streams.0.key(), streams.1.key()];
+        drop(streams);
+        assert!(keys.iter().all(|key| !key.is_closing(lp)));
+        lp.run(uv_core::RunMode::NoWait).unwrap();
+        rt.block_on(lp, async {}).unwrap();
+        lp.run(uv_core::RunMode::NoWait).unwrap();
+        assert!(keys.iter().all(|key| key.is_closing(lp)));
+    });
+}
