@@ -1,0 +1,25 @@
+//! The backend of a loop: the one that `UV_BACKEND` names, without the operations whose results
+//! libuv reports at once.
+
+use std::io;
+
+use uv_core::backends::Auto;
+use uv_core::poll_core::{MaskOps, OpKind};
+
+/// A backend that connects and accepts by system calls.
+///
+/// After `uv_tcp_connect` the socket has an address, and an unreachable network is reported
+/// immediately. A listener that several processes share accepts no more connections than it
+/// reports. Operations of a kernel queue would break both.
+pub type CallBackend = MaskOps<Auto>;
+
+/// The first backend that works of the list in `UV_BACKEND`; `epoll` if it is not set.
+pub(crate) fn new() -> io::Result<CallBackend> {
+    let backend = match std::env::var_os("UV_BACKEND") {
+        Some(_) => Auto::new(),
+        None => Auto::named("epoll"),
+    };
+    let by_operation =
+        |kind| !matches!(kind, OpKind::Connect | OpKind::Accept | OpKind::AcceptMulti);
+    Ok(MaskOps::new(backend?, by_operation))
+}

@@ -1,0 +1,98 @@
+//! Timers.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use libc::EINVAL;
+use uv_core::Timer;
+
+use crate::errors::status;
+use crate::event_loop::{core, enter, sync, uv_now};
+use crate::handle::{core_of, init, is_closing, key, kind, loop_of};
+use crate::layout::{Callback, uv_loop_t, uv_timer_t};
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_init(c_loop: *mut uv_loop_t, timer: *mut uv_timer_t) -> c_int {
+    let key = Timer::new(core(c_loop));
+    init(c_loop, timer, kind::TIMER, key);
+    (*timer).timer_cb = None;
+    (*timer).timeout = 0;
+    (*timer).repeat = 0;
+    0
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_start(
+    timer: *mut uv_timer_t,
+    callback: Callback<uv_timer_t>,
+    timeout: u64,
+    repeat: u64,
+) -> c_int {
+    if is_closing(timer) || callback.is_none() {
+        return -EINVAL;
+    }
+    let c_loop = loop_of(timer);
+    (*timer).timer_cb = callback;
+    (*timer).repeat = repeat;
+    (*timer).timeout = uv_now(c_loop).saturating_add(timeout);
+    let (timeout, repeat) = (Duration::from_millis(timeout), Duration::from_millis(repeat));
+    let result = key::<Timer, _>(timer).start(core(c_loop), timeout, repeat, move |lp, _| {
+        if let Some(callback) = (*timer).timer_cb {
+            enter(c_loop, lp, || callback(timer));
+        }
+    });
+    sync(c_loop);
+    status(result)
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_stop(timer: *mut uv_timer_t) -> c_int {
+    if is_closing(timer) {
+        return 0;
+    }
+    let result = key::<Timer, _>(timer).stop(core_of(timer));
+    sync(loop_of(timer));
+    status(result)
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_again(timer: *mut uv_timer_t) -> c_int {
+    if (*timer).timer_cb.is_none() {
+        return -EINVAL;
+    }
+    if is_closing(timer) {
+        return 0;
+    }
+    let c_loop = loop_of(timer);
+    if (*timer).repeat != 0 {
+        (*timer).timeout = uv_now(c_loop).saturating_add((*timer).repeat);
+    }
+    let result = key::<Timer, _>(timer).again(core(c_loop));
+    sync(c_loop);
+    status(result)
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_set_repeat(timer: *mut uv_timer_t, repeat: u64) {
+    (*timer).repeat = repeat;
+    // A handle that is closing does not repeat.
+    let _ = key::<Timer, _>(timer).set_repeat(core_of(timer), Duration::from_millis(repeat));
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_get_repeat(timer: *const uv_timer_t) -> u64 {
+    (*timer).repeat
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_timer_get_due_in(timer: *const uv_timer_t) -> u64 {
+    /// Beyond this, in milliseconds, the loop's nanoseconds are not exact: 36 years.
+    const FAR: u128 = 1 << 40;
+    match key::<Timer, _>(timer).due_in(core_of(timer)) {
+        None => 0,
+        Some(due) if due.as_millis() > FAR => {
+            (*timer).timeout.saturating_sub(uv_now(loop_of(timer)))
+        }
+        Some(due) => due.as_nanos().div_ceil(1_000_000) as u64,
+    }
+}

@@ -1,0 +1,261 @@
+//! Writes of streams, from the caller's buffers.
+
+use std::ffi::{c_int, c_uint};
+use std::io::{self, IoSlice};
+use std::mem::transmute_copy;
+use std::ptr::{addr_of_mut, null_mut};
+
+use libc::{EAGAIN, EBADF, EINVAL, ENOMEM, EPIPE};
+use uv_core::{IoBuf, Pipe, Stream as _, Tcp, Tty, WriteRequest};
+
+use crate::alloc::{allocate, release};
+use crate::errors::{code, status};
+use crate::event_loop::{CoreLoop, core, enter};
+use crate::handle::{any, core_of, descriptor, is_closing, key, kind, loop_of, misuse};
+use crate::layout::*;
+use crate::request::kind as request_kind;
+use crate::stream::{sync_queue_size, with_stream};
+
+/// As libuv: more buffers are a negative number, and more bytes than the kernel takes.
+const MOST_BUFFERS: c_uint = 1 << 20;
+const MOST_BYTES: usize = 0x7fff_f000;
+
+/// The word of a request that libuv 1.53 counts written bytes in.
+const WRITTEN: usize = 5;
+
+/// The buffers of a request.
+struct WriteBuffers(*mut uv_write_t);
+
+// SAFETY: libuv's contract is that the request and the memory of its buffers are not touched until
+// the callback. The list of buffers is the request's own copy.
+unsafe impl IoBuf for WriteBuffers {
+    fn pieces(&self) -> usize {
+        // SAFETY: as above.
+        unsafe { (*self.0).nbufs as usize }
+    }
+
+    fn piece(&self, index: usize) -> &[u8] {
+        // SAFETY: as above.
+        unsafe { slice_of(&*(*self.0).bufs.add(index)) }
+    }
+}
+
+/// The memory of a buffer, which may be null if it is empty.
+pub(crate) unsafe fn slice_of(buffer: &uv_buf_t) -> &[u8] {
+    if buffer.len == 0 {
+        return &[];
+    }
+    std::slice::from_raw_parts(buffer.base.cast(), buffer.len)
+}
+
+/// Checks a list of buffers.
+pub(crate) unsafe fn check_buffers(buffers: *const uv_buf_t, count: c_uint) -> c_int {
+    if buffers.is_null() || count == 0 || count > MOST_BUFFERS {
+        return -EINVAL;
+    }
+    let lengths = (0..count as usize).map(|index| (*buffers.add(index)).len);
+    let total = lengths.fold(0, usize::saturating_add);
+    if total > MOST_BYTES { -EINVAL } else { 0 }
+}
+
+/// Copies a list of buffers into the request, or into new memory if it is long. Null if there is
+/// none.
+pub(crate) unsafe fn copy_buffers(
+    buffers: *const uv_buf_t,
+    count: c_uint,
+    small: *mut [uv_buf_t; 4],
+) -> *mut uv_buf_t {
+    let count = count as usize;
+    let copy: *mut uv_buf_t =
+        if count <= 4 { small.cast() } else { allocate(count * size_of::<uv_buf_t>()).cast() };
+    if !copy.is_null() {
+        std::ptr::copy_nonoverlapping(buffers, copy, count);
+    }
+    copy
+}
+
+pub(crate) unsafe fn release_buffers(buffers: *mut uv_buf_t, small: *mut [uv_buf_t; 4]) {
+    if buffers != small.cast() {
+        release(buffers.cast());
+    }
+}
+
+/// What libuv checks before a write.
+unsafe fn check(
+    stream: *mut uv_stream_t,
+    buffers: *const uv_buf_t,
+    count: c_uint,
+    passed: *mut uv_stream_t,
+) -> c_int {
+    let invalid = check_buffers(buffers, count);
+    if invalid != 0 {
+        return invalid;
+    }
+    if descriptor(stream).is_none() {
+        return -EBADF;
+    }
+    let is_connecting = !(*stream).connect_req.is_null();
+    if !is_connecting && !with_stream!(stream, key => key.is_writable(core_of(stream))) {
+        return -EPIPE;
+    }
+    if !passed.is_null() {
+        if (*stream).base.type_ != kind::NAMED_PIPE || !crate::pipe::is_ipc(stream) {
+            return -EINVAL;
+        }
+        if descriptor(passed).is_none() {
+            return -EBADF;
+        }
+    }
+    0
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_write(
+    request: *mut uv_write_t,
+    stream: *mut uv_stream_t,
+    buffers: *const uv_buf_t,
+    count: c_uint,
+    callback: StatusCallback<uv_write_t>,
+) -> c_int {
+    uv_write2(request, stream, buffers, count, null_mut(), callback)
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_write2(
+    request: *mut uv_write_t,
+    stream: *mut uv_stream_t,
+    buffers: *const uv_buf_t,
+    count: c_uint,
+    passed: *mut uv_stream_t,
+    callback: StatusCallback<uv_write_t>,
+) -> c_int {
+    let refused = check(stream, buffers, count, passed);
+    if refused != 0 {
+        return refused;
+    }
+    let c_loop = loop_of(stream);
+    (*request).base.type_ = request_kind::WRITE;
+    (*request).base.reserved = [0; 6];
+    (*request).cb = callback;
+    (*request).handle = stream;
+    (*request).send_handle = passed;
+    (*request).error = 0;
+    (*request).write_index = 0;
+    (*request).nbufs = count;
+    (*request).bufs = copy_buffers(buffers, count, addr_of_mut!((*request).bufsml));
+    if (*request).bufs.is_null() {
+        return -ENOMEM;
+    }
+    let lp = core(c_loop);
+    let buffers = WriteBuffers(request);
+    let result = if passed.is_null() {
+        with_stream!(stream, key => {
+            key.write(lp, buffers, |lp, _, result, buffers| written(buffers.0, lp, result))
+        })
+    } else {
+        let handles = [any(passed)];
+        key::<Pipe, _>(stream).write_with_handles(
+            lp,
+            buffers,
+            &handles,
+            |lp, _, result, buffers| {
+                written(buffers.0, lp, result);
+            },
+        )
+    };
+    sync_queue_size(stream, core(c_loop));
+    match result {
+        Ok(write) => {
+            const { assert!(size_of::<WriteRequest>() == 8) };
+            (*request).base.reserved[0] = transmute_copy(&write);
+            0
+        }
+        Err(error) => {
+            release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
+            code(&error)
+        }
+    }
+}
+
+/// Calls back a write request.
+unsafe fn written(request: *mut uv_write_t, lp: &mut CoreLoop, result: io::Result<()>) {
+    let stream = (*request).handle;
+    sync_queue_size(stream, lp);
+    if result.is_ok() {
+        let buffers = std::slice::from_raw_parts((*request).bufs, (*request).nbufs as usize);
+        (*request).base.reserved[WRITTEN] = buffers.iter().map(|buffer| buffer.len as u64).sum();
+    }
+    release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
+    (*request).bufs = null_mut();
+    let result = status(result);
+    if let Some(callback) = (*request).cb {
+        enter(loop_of(stream), lp, || callback(request, result));
+    }
+}
+
+/// The bytes of a request that the kernel has taken. They are counted when the request ends.
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_write_nwritten(request: *const uv_write_t) -> usize {
+    let mut written = (*request).base.reserved[WRITTEN];
+    if !(*request).bufs.is_null() {
+        let write: WriteRequest = transmute_copy(&(*request).base.reserved[0]);
+        if let Ok(count) = write.bytes_written(core_of((*request).handle)) {
+            written = count as u64;
+        }
+    }
+    written as usize
+}
+
+/// Cancels a write. As libuv: 0 also if it has ended already, and its callback is due.
+pub(crate) unsafe fn cancel(request: *mut uv_write_t) -> c_int {
+    let stream = (*request).handle;
+    if is_closing(stream) {
+        return -libc::EBUSY;
+    }
+    let write: WriteRequest = transmute_copy(&(*request).base.reserved[0]);
+    if let Ok(count) = write.cancel(core_of(stream)) {
+        (*request).base.reserved[WRITTEN] = count as u64;
+        (*request).error = -libc::ECANCELED;
+        sync_queue_size(stream, core_of(stream));
+    }
+    0
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_try_write(
+    stream: *mut uv_stream_t,
+    buffers: *const uv_buf_t,
+    count: c_uint,
+) -> c_int {
+    uv_try_write2(stream, buffers, count, null_mut())
+}
+
+#[cfg_attr(feature = "export", unsafe(no_mangle))]
+pub unsafe extern "C" fn uv_try_write2(
+    stream: *mut uv_stream_t,
+    buffers: *const uv_buf_t,
+    count: c_uint,
+    passed: *mut uv_stream_t,
+) -> c_int {
+    if !(*stream).connect_req.is_null() || (*stream).write_queue_size != 0 {
+        return -EAGAIN;
+    }
+    let refused = check(stream, buffers, count, passed);
+    if refused != 0 {
+        return refused;
+    }
+    // `uv_buf_t` and `IoSlice` have the layout of `iovec`.
+    let slices = std::slice::from_raw_parts(buffers.cast::<IoSlice<'_>>(), count as usize);
+    let lp = core_of(stream);
+    let result = if passed.is_null() {
+        with_stream!(stream, key => key.try_write_vectored(lp, slices))
+    } else {
+        // A handle is passed with the first bytes; a short write is what the caller expects.
+        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        key::<Pipe, _>(stream).try_write_with_handles(lp, first, &[any(passed)])
+    };
+    match result {
+        Ok(count) => count as c_int,
+        Err(error) => code(&error),
+    }
+}
