@@ -1,4 +1,4 @@
-//! Notes the versions that results depend on: the compiler's, and those of the peers.
+//! Records the versions of the compiler and the peers for the results.
 
 use std::process::Command;
 

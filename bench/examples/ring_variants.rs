@@ -1,18 +1,18 @@
-//! Do bundles and registered files pay? The numbers behind two answers in `DESIGN.md`.
+//! The cost of bundles and registered files: the measurements behind two decisions in `DESIGN.md`.
 //!
 //! ```sh
 //! cargo run --release -p bench --example ring_variants
 //! ```
 //!
-//! An echo on a ring written by hand, in a thread on one core, for clients in a thread on
-//! another: receives that go on, into provided buffers, and sends from them. The variants differ
-//! in one thing each; the last is no ring but `epoll(7)`, which reads into the same memory each
-//! time and writes at once. What counts is the server's own CPU time for a request, the median of
-//! interleaved rounds; "again" is the first variant once more, and so the noise.
+//! A hand-written echo server on a ring, in a thread on one core, with clients in a thread on
+//! another: multishot receives into provided buffers, and sends from them. Each variant changes one
+//! property; the last uses `epoll(7)` with one buffer and direct writes. The figure is the server's
+//! CPU time per request, the median of interleaved rounds; "again" repeats the first variant and
+//! measures the noise.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("io_uring is of Linux");
+    eprintln!("io_uring needs Linux");
 }
 
 #[cfg(target_os = "linux")]
@@ -35,17 +35,17 @@ mod linux {
 
     const ROUNDS: usize = 7;
     const GROUP: u16 = 0;
-    /// Buffers that one send takes at the most.
+    /// The maximum number of buffers of one send.
     const MOST: usize = 64;
 
-    /// What an operation is about: its number is this and a connection.
+    /// The kind of an operation; its user data is the kind and a connection.
     const RECEIVE: u64 = 0;
     const SEND: u64 = 1;
 
     #[derive(Clone, Copy)]
     struct Variant {
         name: &'static str,
-        /// The size of a buffer, and how many there are: 4 MiB in all.
+        /// The size of a buffer; the buffers have 4 MiB in all.
         size: usize,
         way: Way,
     }
@@ -79,7 +79,7 @@ mod linux {
         connections: usize,
         bytes: usize,
         depth: usize,
-        /// Requests of a connection.
+        /// The number of requests per connection.
         each: usize,
     }
 
@@ -93,7 +93,7 @@ mod linux {
     pub(super) fn main() -> io::Result<()> {
         for cell in CELLS {
             let Cell { connections, bytes, depth, .. } = cell;
-            println!("{connections} connections, {bytes} bytes, {depth} in flight: ns a request");
+            println!("{connections} connections, {bytes} bytes, {depth} in flight: ns per request");
             let mut spent = VARIANTS.map(|_| Vec::new());
             for _ in 0..ROUNDS {
                 for (variant, spent) in VARIANTS.into_iter().zip(&mut spent) {
@@ -119,7 +119,7 @@ mod linux {
         values[values.len() / 2]
     }
 
-    /// The server's CPU time for a request, in nanoseconds.
+    /// The server's CPU time per request, in nanoseconds.
     fn round(cell: Cell, variant: Variant) -> io::Result<f64> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (mut near, mut far) = (Vec::new(), Vec::new());
@@ -149,11 +149,11 @@ mod linux {
             server.serve(total)?;
             cpu_ns() - before
         };
-        clients.join().expect("the clients")?;
+        clients.join().expect("the client thread does not panic")?;
         Ok(spent as f64 / (cell.connections * cell.each) as f64)
     }
 
-    /// Keeps so many requests of each connection in flight until all are answered.
+    /// Keeps the pipeline of each connection full until all requests are answered.
     fn drive(mut streams: Vec<TcpStream>, cell: Cell) -> io::Result<()> {
         let (total, window) = (cell.bytes * cell.each, cell.bytes * cell.depth);
         let (out, mut scratch) = (vec![7_u8; window], vec![0_u8; 256 << 10]);
@@ -175,7 +175,7 @@ mod linux {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error),
                 }
-                // Whole requests only, as many as are answered.
+                // Whole requests only, one for each answer.
                 let goal = (*got / cell.bytes * cell.bytes + window).min(total);
                 while *sent < goal {
                     match stream.write(&out[..goal - *sent]) {
@@ -190,15 +190,15 @@ mod linux {
                     left -= 1;
                 }
             }
-            // SAFETY: the list is as long as said.
+            // SAFETY: pointer and length describe the array.
             unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, 100) };
         }
         Ok(())
     }
 
-    /// Echoes until so many bytes have been sent. What does not fit waits until it does.
+    /// Echoes until `total` bytes have been sent. Rejected bytes wait until the socket is writable.
     fn echo_by_epoll(all: &[TcpStream], total: usize) -> io::Result<()> {
-        // SAFETY: a call without memory.
+        // SAFETY: no memory is passed.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         let change = |index: usize, how, events: i32| {
             let mut event = libc::epoll_event { events: events as u32, u64: index as u64 };
@@ -210,7 +210,7 @@ mod linux {
         let mut waiting: Vec<Vec<u8>> = all.iter().map(|_| Vec::new()).collect();
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 1_024];
         while left > 0 {
-            // SAFETY: the list is as long as said.
+            // SAFETY: pointer and length describe the array.
             let count = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), 1_024, -1) };
             for event in &events[..count.max(0) as usize] {
                 let (index, mut stream) = (event.u64 as usize, &all[event.u64 as usize]);
@@ -236,7 +236,7 @@ mod linux {
                 waiting[index] = rest;
             }
         }
-        // SAFETY: opened above, and not used any more.
+        // SAFETY: opened above, and not used after this.
         unsafe { libc::close(epoll) };
         Ok(())
     }
@@ -245,10 +245,10 @@ mod linux {
     struct Connection {
         /// Filled buffers and their lengths, in order.
         filled: VecDeque<(u16, usize)>,
-        /// How much of the first was sent.
+        /// The number of bytes of the first buffer that were sent.
         sent: usize,
         is_sending: bool,
-        /// What a send is lent.
+        /// The memory lent to a send.
         pieces: Vec<libc::iovec>,
         header: Option<Box<libc::msghdr>>,
     }
@@ -279,7 +279,7 @@ mod linux {
             Ok(Server { ring, buffers, variant, streams, connections, starved: Vec::new() })
         }
 
-        /// Echoes until so many bytes have been sent.
+        /// Echoes until `total` bytes have been sent.
         fn serve(&mut self, total: usize) -> io::Result<()> {
             for index in 0..self.streams.len() {
                 self.receive(index)?;
@@ -306,7 +306,7 @@ mod linux {
         fn push(&mut self, entry: Entry, what: u64, index: usize) -> io::Result<()> {
             let entry = entry.user_data(what | (index as u64) << 8);
             loop {
-                // SAFETY: what the operations use is the server's until all is answered.
+                // SAFETY: the memory of the operations belongs to the server, which outlives them.
                 let pushed = unsafe { self.ring.submission().push(&entry) };
                 if pushed.is_ok() {
                     return Ok(());
@@ -368,7 +368,7 @@ mod linux {
             let first = connection.pieces[0];
             let (start, len) = (first.iov_base.cast_const().cast(), first.iov_len as u32);
             let entry = if connection.pieces.len() > 1 {
-                // SAFETY: all of a header may be zero.
+                // SAFETY: plain data, for which all zeros are a valid value.
                 let empty = || Box::new(unsafe { mem::zeroed() });
                 let header = connection.header.get_or_insert_with(empty);
                 header.msg_iov = connection.pieces.as_mut_ptr();
@@ -403,16 +403,16 @@ mod linux {
         }
     }
 
-    /// Buffers that the kernel takes, in order, and the server gives back.
+    /// The provided buffers, which the kernel consumes in order.
     struct Buffers {
         entries: *mut BufRingEntry,
         memory: *mut u8,
         size: usize,
         count: u16,
-        /// How many were ever given and taken, modulo 2¹⁶.
+        /// The numbers of provided and consumed buffers, modulo 2¹⁶.
         given: u16,
         taken: u16,
-        /// Which lies where in the ring.
+        /// The buffer in each entry of the ring.
         order: Vec<u16>,
     }
 
@@ -434,7 +434,7 @@ mod linux {
             self.memory.wrapping_add(usize::from(buffer) * self.size)
         }
 
-        /// The next that the kernel has filled.
+        /// The next buffer that the kernel has filled.
         fn taken(&mut self) -> u16 {
             let place = usize::from(self.taken & (self.count - 1));
             self.taken = self.taken.wrapping_add(1);
@@ -445,8 +445,8 @@ mod linux {
             let place = usize::from(self.given & (self.count - 1));
             self.order[place] = buffer;
             let address = self.start(buffer) as u64;
-            // SAFETY: that many entries are mapped, and the kernel does not look at this one
-            // before the tail has moved past it.
+            // SAFETY: the entry is within the mapping, and the kernel does not read it before the
+            // tail has passed it.
             let entry = unsafe { &mut *self.entries.wrapping_add(place) };
             entry.set_addr(address);
             entry.set_len(self.size as u32);
@@ -460,12 +460,11 @@ mod linux {
         }
     }
 
-    /// Pages of zeros. They are left to the end of the process, as the kernel closes rings in
-    /// its own time.
+    /// Maps zeroed pages. They are never unmapped, because the kernel closes rings asynchronously.
     fn map<T>(bytes: usize) -> io::Result<*mut T> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: a new anonymous mapping; the kernel chooses its address.
         let pages = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if pages == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(pages.cast()) }
     }
@@ -477,13 +476,13 @@ mod linux {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Keeps this thread on one core.
+    /// Pins this thread to one core.
     fn pin(core: usize) {
-        // SAFETY: a set of no cores is all zeros.
+        // SAFETY: plain data; all zeros are the empty set.
         let mut cores: libc::cpu_set_t = unsafe { mem::zeroed() };
-        // SAFETY: the set has room for that number.
+        // SAFETY: the number is below `CPU_SETSIZE`.
         unsafe { libc::CPU_SET(core, &mut cores) };
-        // SAFETY: the set is a local variable, of the size given. On one core nothing changes.
+        // SAFETY: pointer and size describe a local variable. A failure is ignored.
         unsafe { libc::sched_setaffinity(0, size_of_val(&cores), &cores) };
     }
 }

@@ -1,65 +1,64 @@
-//! The backends of the family, as far as this machine runs them.
+//! The backends that this machine supports.
 
 use std::io;
 
 use poll_core::Backend;
 
-use crate::suite::{Entrants, Sample, Who};
+use crate::suite::{ContestantId, Entrants, Sample};
 
-/// Work that any backend can do.
+/// A task for any backend.
 pub trait OnBackend: Clone + 'static {
-    /// Does it once, on a backend that `make` makes.
+    /// Runs the task once, on a backend from `make`.
     ///
     /// # Errors
     ///
-    /// Whatever went wrong.
+    /// Those of the task.
     fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample>;
 }
 
 /// The names of all backends.
 pub const NAMES: [&str; 6] = ["select", "poll", "epoll", "kqueue", "iocp", "uring"];
 
-/// Which backends a scenario is for.
+/// The backends of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All of them.
+    /// Every backend.
     All,
-    /// Only the one that `uv-core` takes unless told otherwise, as the work is the loop's
-    /// and hardly the backend's.
+    /// Only the default backend of `uv-core`, because the work hardly depends on the backend.
     Default,
 }
 
-/// Enters the backends, each as the contestant that `who` makes of its name.
+/// Adds the backends, each as the contestant that `id` makes from its name.
 pub fn enter(
     entrants: &mut Entrants,
     which: Which,
-    who: fn(&'static str) -> Who,
+    id: fn(&'static str) -> ContestantId,
     task: &impl OnBackend,
 ) {
     let default = default_name();
-    let mut on = On { entrants, who, only: (which == Which::Default).then_some(default), task };
+    let mut on = On { entrants, id, only: (which == Which::Default).then_some(default), task };
     on.enter("select", poll_select::Select::new);
     on.enter("poll", poll_poll::Poll::new);
     #[cfg(target_os = "linux")]
     {
         on.enter("epoll", poll_epoll::Epoll::new);
         on.enter("uring", poll_uring::Uring::new);
-        on.excuse("kqueue", "needs a BSD or an Apple system");
+        on.skip("kqueue", "needs a BSD or an Apple system");
     }
     #[cfg(all(unix, not(target_os = "linux")))]
     {
         on.enter("kqueue", poll_kqueue::Kqueue::new);
-        on.excuse("epoll", "needs Linux");
-        on.excuse("uring", "needs Linux");
+        on.skip("epoll", "needs Linux");
+        on.skip("uring", "needs Linux");
     }
     #[cfg(unix)]
-    on.excuse("iocp", "needs Windows");
+    on.skip("iocp", "needs Windows");
     #[cfg(windows)]
     {
         on.enter("iocp", poll_iocp::Iocp::new);
-        on.excuse("epoll", "needs Linux");
-        on.excuse("uring", "needs Linux");
-        on.excuse("kqueue", "needs a BSD or an Apple system");
+        on.skip("epoll", "needs Linux");
+        on.skip("uring", "needs Linux");
+        on.skip("kqueue", "needs a BSD or an Apple system");
     }
 }
 
@@ -75,7 +74,7 @@ const fn default_name() -> &'static str {
 
 struct On<'a, T> {
     entrants: &'a mut Entrants,
-    who: fn(&'static str) -> Who,
+    id: fn(&'static str) -> ContestantId,
     only: Option<&'static str>,
     task: &'a T,
 }
@@ -86,15 +85,15 @@ impl<T: OnBackend> On<'_, T> {
             return;
         }
         if let Err(error) = make() {
-            return self.excuse(name, &error.to_string());
+            return self.skip(name, &error.to_string());
         }
         let task = self.task.clone();
-        self.entrants.enter((self.who)(name), move || task.run(make));
+        self.entrants.enter((self.id)(name), move || task.run(make));
     }
 
-    fn excuse(&mut self, name: &'static str, why: &str) {
+    fn skip(&mut self, name: &'static str, why: &str) {
         if self.only.is_none() {
-            self.entrants.excuse((self.who)(name), why);
+            self.entrants.skip((self.id)(name), why);
         }
     }
 }

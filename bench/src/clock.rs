@@ -1,19 +1,19 @@
-//! The two clocks that runs are charged by.
+//! CPU time and wall-clock time of runs.
 
 use std::time::{Duration, Instant};
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    /// CPU time of the whole process: every thread, the kernel's part included.
+    /// CPU time of the whole process: user and kernel time of every thread.
     pub cpu: Duration,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// How much of something that is no time: bytes, or calls.
+    /// A cost other than time: bytes or calls.
     pub amount: u64,
 }
 
-/// Reads both clocks, twice.
+/// Measures both times from start to end.
 #[derive(Debug)]
 pub struct Stopwatch {
     cpu: Duration,
@@ -21,28 +21,28 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts.
+    /// Starts the clocks.
     pub fn start() -> Stopwatch {
-        // The clock that is dear to read is read first here and last below, so that the
-        // other one does not count it.
+        // The CPU clock is expensive to read: it is read first here and last below, so that the
+        // wall clock does not include it.
         let cpu = process_cpu_time();
         Stopwatch { cpu, wall: Instant::now() }
     }
 
-    /// What has been spent since.
+    /// The cost since the start.
     pub fn spent(&self) -> Spent {
         let wall = self.wall.elapsed();
         Spent { cpu: process_cpu_time().saturating_sub(self.cpu), wall, amount: 0 }
     }
 }
 
-/// The CPU time that this process has used. Zero where the system does not tell.
+/// The CPU time of this process. Zero where the system does not report it.
 #[cfg(unix)]
 pub fn process_cpu_time() -> Duration {
     read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or_default()
 }
 
-/// What a clock shows.
+/// Reads a clock.
 #[cfg(unix)]
 pub(crate) fn read(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -52,7 +52,7 @@ pub(crate) fn read(clock: libc::clockid_t) -> Option<Duration> {
         .then(|| Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32))
 }
 
-/// The CPU time that this process has used, in steps of a clock tick (15.6 ms).
+/// The CPU time of this process, with a resolution of 15.6 ms.
 #[cfg(windows)]
 pub fn process_cpu_time() -> Duration {
     use windows_sys::Win32::Foundation::FILETIME;
@@ -60,12 +60,12 @@ pub fn process_cpu_time() -> Duration {
 
     let zero = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
     let (mut created, mut exited, mut kernel, mut user) = (zero, zero, zero, zero);
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: no memory is passed: the call returns a constant pseudo handle.
     let process = unsafe { GetCurrentProcess() };
     // SAFETY: all four are valid for writes.
-    let told =
+    let succeeded =
         unsafe { GetProcessTimes(process, &mut created, &mut exited, &mut kernel, &mut user) };
-    if told == 0 {
+    if succeeded == 0 {
         return Duration::ZERO;
     }
     // In units of 100 ns.

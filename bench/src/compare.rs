@@ -1,4 +1,4 @@
-//! What changed between two results.
+//! The comparison of two results.
 
 use std::io::{self, Write};
 
@@ -17,18 +17,17 @@ pub struct Change<'a> {
     pub old: &'a Entry,
     /// The contestant now.
     pub new: &'a Entry,
-    /// How many times as good as before.
+    /// The ratio of the new to the old value; above 1 is better.
     pub times: f64,
-    /// Whether that is more than noise.
+    /// Whether the change exceeds the noise.
     pub counts: bool,
 }
 
-/// Everything that both results have, contestant by contestant.
+/// Compares all figures that both results have.
 ///
-/// Ratios are compared, not values: a machine that was slower that day was slower for the
-/// baseline too. For the baseline itself there is nothing to compare. A change counts if
-/// the two spreads do not overlap, and it is larger than 5 % and than what either
-/// baseline differed from itself by.
+/// Ratios to the baseline are compared, not values, which cancels out the speed of the machine.
+/// The baseline itself is not compared. A change counts if the two spreads do not overlap, and it
+/// is larger than 5 % and than the noise of both baselines.
 pub fn changes<'a>(old: &'a Results, new: &'a Results) -> Vec<Change<'a>> {
     let mut changes = Vec::new();
     for row in &new.rows {
@@ -39,8 +38,8 @@ pub fn changes<'a>(old: &'a Results, new: &'a Results) -> Vec<Change<'a>> {
                 && other.baseline == row.baseline
         };
         let Some(before) = old.rows.iter().find(same) else { continue };
-        for entry in row.entries.iter().filter(|entry| entry.who != row.baseline) {
-            let Some(old) = before.entries.iter().find(|old| old.who == entry.who) else {
+        for entry in row.entries.iter().filter(|entry| entry.id != row.baseline) {
+            let Some(old) = before.entries.iter().find(|old| old.id == entry.id) else {
                 continue;
             };
             let times = entry.ratio.median / old.ratio.median;
@@ -53,13 +52,12 @@ pub fn changes<'a>(old: &'a Results, new: &'a Results) -> Vec<Change<'a>> {
     changes
 }
 
-/// How far the baseline's ratio to itself went from 1, as a logarithm: half as good is as
-/// far as twice as good.
+/// The noise: the distance of the baseline's ratio to itself from 1, as a logarithm.
 fn noise(row: &Row) -> f64 {
     row.again.ratio.low.ln().abs().max(row.again.ratio.high.ln().abs())
 }
 
-/// Writes what changed; returns whether anything got worse.
+/// Writes the changes; returns whether any figure got worse.
 ///
 /// # Errors
 ///
@@ -67,15 +65,15 @@ fn noise(row: &Row) -> f64 {
 pub fn write(old: &Results, new: &Results, style: Style, out: &mut dyn Write) -> io::Result<bool> {
     let changes = changes(old, new);
     if changes.is_empty() {
-        let why = "the two results have no scenario with the same baseline and contestants";
+        let why = "the two results share no scenario with the same baseline and contestants: measure both alike";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     if old.machine.processor != new.machine.processor || old.machine.system != new.machine.system {
-        writeln!(out, "The two are from different machines; only ratios are compared.")?;
+        writeln!(out, "The results are from different machines; only ratios are compared.")?;
     }
     if old.settings.scale != new.settings.scale {
         let (old, new) = (&old.settings.scale, &new.settings.scale);
-        writeln!(out, "The old one is a {old} run, the new one a {new} run.")?;
+        writeln!(out, "The old results are of a {old} run, the new ones of a {new} run.")?;
     }
     let counting: Vec<_> = changes.iter().filter(|change| change.counts).collect();
     for change in &counting {
@@ -89,7 +87,7 @@ pub fn write(old: &Results, new: &Results, style: Style, out: &mut dyn Write) ->
             out,
             "{} {what:<40} {:<16} {} ▸ {} of {} ({before} ▸ {now})",
             style.paint(paint, &format!("{word} {:>6}", times(change.times))),
-            new.who,
+            new.id,
             times(old.ratio.median),
             times(new.ratio.median),
             row.baseline,

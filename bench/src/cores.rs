@@ -1,4 +1,4 @@
-//! Who runs on which core.
+//! CPU affinity.
 
 use std::io;
 
@@ -11,13 +11,13 @@ pub fn server_and_clients() -> Option<(usize, usize)> {
 #[cfg(target_os = "linux")]
 fn allowed() -> Vec<usize> {
     let set = affinity();
-    // SAFETY: the set is a set, and the core is within it.
+    // SAFETY: the set is initialised, and the core is below `CPU_SETSIZE`.
     (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
 }
 
 #[cfg(target_os = "linux")]
 fn affinity() -> libc::cpu_set_t {
-    // SAFETY: a set of bits may be zero.
+    // SAFETY: plain data, for which all zeros are a valid value.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
     // SAFETY: `set` is valid for writes of its size. If it fails, the set stays empty.
     unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
@@ -29,7 +29,7 @@ fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// This thread stays on one core until this is dropped.
+/// Pins the calling thread to one core until drop.
 #[derive(Debug)]
 pub struct Pinned {
     #[cfg(target_os = "linux")]
@@ -38,16 +38,16 @@ pub struct Pinned {
 
 #[cfg(target_os = "linux")]
 impl Pinned {
-    /// Pins this thread, and those that it starts.
+    /// Pins this thread and the threads that it starts.
     ///
     /// # Errors
     ///
-    /// If there is no such core for this process.
+    /// If the process may not use this core.
     pub fn to(core: usize) -> io::Result<Pinned> {
         let before = Box::new(affinity());
-        // SAFETY: a set of bits may be zero.
+        // SAFETY: plain data, for which all zeros are a valid value.
         let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-        // SAFETY: the core's number comes from such a set.
+        // SAFETY: the core number comes from an affinity set, so it is below `CPU_SETSIZE`.
         unsafe { libc::CPU_SET(core, &mut set) };
         apply(&set)?;
         Ok(Pinned { before })
@@ -57,7 +57,7 @@ impl Pinned {
 #[cfg(target_os = "linux")]
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // They were allowed before.
+        // The old set was valid before, so this does not fail.
         let _ = apply(&self.before);
     }
 }
@@ -73,12 +73,15 @@ fn apply(set: &libc::cpu_set_t) -> io::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 impl Pinned {
-    /// Pins this thread: on Linux.
+    /// Pins this thread, on Linux only.
     ///
     /// # Errors
     ///
     /// `Unsupported` elsewhere.
     pub fn to(_: usize) -> io::Result<Pinned> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "threads are pinned on Linux only"))
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "threads can be pinned on Linux only: run without --core",
+        ))
     }
 }

@@ -1,14 +1,14 @@
-//! How long each of many requests took, in a few kilobytes.
+//! A latency histogram of a few kilobytes.
 
 use std::time::Duration;
 
-/// Steps between one power of two and the next: values are kept to within 1.6 %.
+/// Buckets per power of two: the relative error is at most 1.6 %.
 const STEPS: u64 = 64;
 const STEP_BITS: u32 = STEPS.ilog2();
-/// Up to 2^42 ns, more than an hour.
+/// The range is up to 2^42 ns, more than an hour.
 const BUCKETS: usize = ((42 - STEP_BITS + 1) as u64 * STEPS) as usize;
 
-/// A histogram of times whose buckets grow with the times.
+/// A histogram with logarithmic buckets.
 #[derive(Clone)]
 pub struct Latencies {
     buckets: Vec<u64>,
@@ -28,14 +28,14 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, time_ns: u64) {
         self.buckets[bucket(time_ns).min(BUCKETS - 1)] += 1;
         self.count += 1;
     }
 
-    /// Adds all of another.
+    /// Merges another histogram.
     pub fn merge(&mut self, other: &Latencies) {
         for (here, there) in self.buckets.iter_mut().zip(&other.buckets) {
             *here += there;
@@ -43,18 +43,18 @@ impl Latencies {
         self.count += other.count;
     }
 
-    /// How many there are.
+    /// The number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Forgets all.
+    /// Clears the histogram.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         self.count = 0;
     }
 
-    /// The time within which this share (0 to 1) of all requests was answered.
+    /// The quantile: the time within which this share (0 to 1) of requests completed.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -68,7 +68,7 @@ impl Latencies {
     }
 }
 
-/// The bucket of a time: below `STEPS` one each, then `STEPS` for each doubling.
+/// The bucket of a time: linear below `STEPS`, then `STEPS` for each doubling.
 #[inline]
 fn bucket(time_ns: u64) -> usize {
     if time_ns < STEPS {
@@ -79,7 +79,7 @@ fn bucket(time_ns: u64) -> usize {
     (u64::from(power - STEP_BITS + 1) * STEPS + step) as usize
 }
 
-/// The time in the middle of a bucket.
+/// The midpoint of a bucket.
 fn middle(bucket: usize) -> u64 {
     let (power, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
     match power {
@@ -98,7 +98,7 @@ mod tests {
             for offset in [0, 1, 7] {
                 let time = (1_u64 << shift) + offset * (1 << shift) / 8;
                 let near = middle(bucket(time));
-                assert!(near.abs_diff(time) * 64 <= time.max(1), "{time} is taken for {near}");
+                assert!(near.abs_diff(time) * 64 <= time.max(1), "{time} is recorded as {near}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! As much of libuv as is measured.
+//! Safe wrappers around the measured parts of libuv.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -7,15 +7,15 @@ use std::ptr;
 
 pub(crate) use libuv_sys2 as sys;
 
-/// The version that is linked.
+/// The version of the linked library.
 pub(crate) fn version() -> String {
-    // SAFETY: takes nothing and returns a string that is always there.
+    // SAFETY: the call returns a static string.
     let version = unsafe { sys::uv_version_string() };
-    // SAFETY: it ends with a nul and is never freed.
+    // SAFETY: the static string ends with NUL.
     unsafe { CStr::from_ptr(version) }.to_string_lossy().into_owned()
 }
 
-/// Turns what libuv returns into an error.
+/// Converts a return code of libuv.
 pub(crate) fn check(code: c_int) -> io::Result<()> {
     if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(()) }
 }
@@ -30,7 +30,7 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T: Copy> Memory<T> {
-    /// Room for `count`, touched.
+    /// Zeroed memory for `count` items, already touched.
     pub(crate) fn new(count: usize) -> Memory<T> {
         let mut memory = Box::<[T]>::new_uninit_slice(count);
         for place in &mut memory {
@@ -39,19 +39,19 @@ impl<T: Copy> Memory<T> {
         Memory { first: Box::into_raw(memory).cast(), count }
     }
 
-    /// Room for `count`, as the allocator gives it: its pages may be new.
+    /// Memory for `count` items as the allocator returns it: its pages may be untouched.
     pub(crate) fn untouched(count: usize) -> Memory<T> {
         let memory = Box::<[T]>::new_uninit_slice(count);
         Memory { first: Box::into_raw(memory).cast(), count }
     }
 
-    /// Where each of them is.
+    /// Pointers to all items.
     pub(crate) fn iter(&self) -> impl Iterator<Item = *mut T> {
         let first = self.first.cast::<T>();
         (0..self.count).map(move |index| first.wrapping_add(index))
     }
 
-    /// Where the only one, or the first, is.
+    /// The pointer to the first item.
     pub(crate) fn first(&self) -> *mut T {
         self.first.cast()
     }
@@ -60,12 +60,12 @@ impl<T: Copy> Memory<T> {
 impl<T> Drop for Memory<T> {
     fn drop(&mut self) {
         let memory = ptr::slice_from_raw_parts_mut(self.first, self.count);
-        // SAFETY: `new` made it of a box of this type.
+        // SAFETY: `new` made the pointer from a box of this type.
         drop(unsafe { Box::from_raw(memory) });
     }
 }
 
-/// A loop of libuv's.
+/// A libuv loop.
 pub(crate) struct Loop(*mut sys::uv_loop_t);
 
 impl Loop {
@@ -73,7 +73,7 @@ impl Loop {
         allocator::count();
         let raw = Box::into_raw(Box::new(MaybeUninit::<sys::uv_loop_t>::zeroed())).cast();
         let lp = Loop(raw);
-        // SAFETY: the memory is the loop's own and stays in place until the drop.
+        // SAFETY: the boxed memory has a stable address until the drop.
         let code = unsafe { sys::uv_loop_init(raw) };
         if let Err(error) = check(code) {
             std::mem::forget(lp);
@@ -86,10 +86,17 @@ impl Loop {
         self.0
     }
 
-    /// Runs until nothing is left to do or it is stopped.
+    /// Runs until no handle is active or the loop is stopped.
     pub(crate) fn run(&self) {
         // SAFETY: the loop is initialised, and in use by this thread only.
         unsafe { sys::uv_run(self.0, sys::uv_run_mode_UV_RUN_DEFAULT) };
+    }
+
+    /// Runs one iteration, which blocks until an event arrives.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn run_once(&self) {
+        // SAFETY: the loop is initialised, and in use by this thread only.
+        unsafe { sys::uv_run(self.0, sys::uv_run_mode_UV_RUN_ONCE) };
     }
 
     /// Runs one iteration that does not block.
@@ -104,16 +111,17 @@ impl Drop for Loop {
         // SAFETY: the loop is initialised; `close` only closes.
         unsafe { sys::uv_walk(self.0, Some(close), ptr::null_mut()) };
         self.run();
-        // SAFETY: no handle is open any more.
+        // SAFETY: every handle is closed.
         let closed = unsafe { sys::uv_loop_close(self.0) };
-        debug_assert_eq!(closed, 0, "a handle or a request was left");
-        // SAFETY: `new` made it of a box of this type; libuv has let go of it.
+        debug_assert_eq!(closed, 0, "a handle or a request is still open");
+        // SAFETY: `new` made the pointer from a box of this type, and the closed loop does not use
+        // it.
         drop(unsafe { Box::from_raw(self.0.cast::<MaybeUninit<sys::uv_loop_t>>()) });
     }
 }
 
 unsafe extern "C" fn close(handle: *mut sys::uv_handle_t, _: *mut c_void) {
-    // SAFETY: the walk gives handles that are open.
+    // SAFETY: `uv_walk` passes open handles.
     let closing = unsafe { sys::uv_is_closing(handle) };
     if closing == 0 {
         // SAFETY: the handle is open.
@@ -121,7 +129,7 @@ unsafe extern "C" fn close(handle: *mut sys::uv_handle_t, _: *mut c_void) {
     }
 }
 
-/// libuv's allocations are counted with all others.
+/// The allocator for libuv, which counts its allocations with all others.
 mod allocator {
     use std::ffi::c_void;
     use std::sync::Once;
@@ -129,11 +137,11 @@ mod allocator {
     use super::sys;
     use crate::allocations::note;
 
-    /// Has libuv ask here for memory. It must not have any yet.
+    /// Installs the allocator. libuv must not have allocated before.
     pub(super) fn count() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: this is the first that is asked of libuv, and the four belong together.
+            // SAFETY: this is the first call into libuv, and the four functions share one heap.
             unsafe {
                 sys::uv_replace_allocator(Some(malloc), Some(realloc), Some(calloc), Some(free))
             };
@@ -142,7 +150,7 @@ mod allocator {
 
     #[cfg(target_os = "linux")]
     fn size(memory: *mut c_void) -> i64 {
-        // SAFETY: null, or memory of the C library's.
+        // SAFETY: null, or memory of the C library's heap.
         unsafe { libc::malloc_usable_size(memory) as i64 }
     }
 
@@ -152,14 +160,14 @@ mod allocator {
     }
 
     unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
-        // SAFETY: takes no memory.
+        // SAFETY: no memory is passed.
         let memory = unsafe { libc::malloc(bytes) };
         note(1, size(memory));
         memory
     }
 
     unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
-        // SAFETY: takes no memory.
+        // SAFETY: no memory is passed.
         let memory = unsafe { libc::calloc(count, bytes) };
         note(1, size(memory));
         memory
@@ -167,7 +175,7 @@ mod allocator {
 
     unsafe extern "C" fn realloc(memory: *mut c_void, bytes: usize) -> *mut c_void {
         let before = size(memory);
-        // SAFETY: libuv's promise.
+        // SAFETY: libuv passes null or memory from this allocator.
         let memory = unsafe { libc::realloc(memory, bytes) };
         note(1, size(memory) - before);
         memory
@@ -175,7 +183,7 @@ mod allocator {
 
     unsafe extern "C" fn free(memory: *mut c_void) {
         note(0, -size(memory));
-        // SAFETY: libuv's promise.
+        // SAFETY: libuv passes null or memory from this allocator.
         unsafe { libc::free(memory) };
     }
 }

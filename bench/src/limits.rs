@@ -1,7 +1,6 @@
-//! How many descriptors this process may have.
+//! The limit of open descriptors.
 
-/// Raises the limit as far as the system lets it, and tells how many descriptors may be open.
-/// Children inherit it.
+/// Raises the limit as far as permitted, and returns it. Children inherit it.
 #[cfg(unix)]
 pub fn descriptors() -> usize {
     use std::sync::OnceLock;
@@ -12,7 +11,7 @@ pub fn descriptors() -> usize {
 
     *RAISED.get_or_init(|| {
         let Some(before) = limit() else { return 0 };
-        // Only root may raise the hard limit; anyone the soft one up to that.
+        // Only root may raise the hard limit; any user may raise the soft limit up to it.
         for hard in [before.rlim_max.max(ENOUGH), before.rlim_max] {
             let raised = libc::rlimit { rlim_cur: hard.min(ENOUGH), rlim_max: hard };
             if raised.rlim_cur <= before.rlim_cur {
@@ -34,7 +33,7 @@ fn limit() -> Option<libc::rlimit> {
     (unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0).then_some(limit)
 }
 
-/// There is no limit that a scenario could reach.
+/// No scenario reaches a limit here.
 #[cfg(not(unix))]
 pub fn descriptors() -> usize {
     usize::MAX

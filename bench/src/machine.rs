@@ -1,27 +1,27 @@
-//! On what the numbers were found.
+//! The machine of a measurement.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine, its system and the versions of all that was measured.
+/// The machine, its system and the versions of everything measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor, as the system names it.
+    /// The name of the processor.
     pub processor: String,
-    /// How many cores this process may use.
+    /// The number of cores that this process may use.
     pub cores: usize,
-    /// The system and its kernel's version.
+    /// The operating system and its kernel version.
     pub system: String,
-    /// How many programs wanted to run, on average over the last minute, before the
-    /// measurement began. More than a few tenths is noise.
+    /// The load average of the last minute before the measurement. More than a few tenths is
+    /// noise.
     pub load: Option<f64>,
     /// The compiler, this program and its peers.
     pub versions: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// This one.
+    /// Queries this machine.
     pub fn here() -> Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -32,7 +32,7 @@ impl Machine {
         Machine { processor, cores, system: system.trim().into(), load, versions: versions() }
     }
 
-    /// True if others use the machine.
+    /// True if other programs use the machine.
     pub fn is_busy(&self) -> bool {
         self.load.is_some_and(|load| load > 0.5 * self.cores as f64)
     }

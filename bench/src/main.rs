@@ -1,4 +1,4 @@
-//! See the library's page.
+//! The benchmark program; see the documentation of the library.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,11 +13,11 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    // Not locked: a server that is asked about itself answers from another thread.
+    // Not locked: a supervised server reports its counters from another thread.
     match bench::run(&options, &mut io::stdout()) {
         Ok(code) => code,
         Err(error) => {
-            // If even that cannot be written, the status says it.
+            // If the write fails, the exit status still reports the error.
             let _ = writeln!(io::stderr(), "bench: {error}");
             ExitCode::from(2)
         }

@@ -1,29 +1,29 @@
-//! `bench once`: one scenario, one contestant, one run. For other people's tools.
+//! `bench once`: one scenario, one contestant, one run, for use by other tools.
 
 use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
 use crate::report;
-use crate::suite::{Contestant, Scenario, Unit, Who};
+use crate::suite::{Contestant, ContestantId, Scenario, Unit};
 use crate::suites::{self, Scale};
 
-/// What to run.
+/// The arguments.
 #[derive(Debug)]
 pub(crate) struct Once<'a> {
     pub(crate) suite: &'a str,
     pub(crate) scenario: Option<&'a str>,
     pub(crate) backend: Option<&'a str>,
-    pub(crate) who: Option<&'a str>,
+    pub(crate) id: Option<&'a str>,
     pub(crate) scale: Scale,
     pub(crate) json: bool,
 }
 
-/// Runs it, and prints what it found.
+/// Runs it, and prints its figures.
 ///
 /// # Errors
 ///
-/// `InvalidInput` for names that do not exist, and those of the run.
+/// `InvalidInput` for unknown names, and those of the run.
 pub(crate) fn run(once: &Once<'_>, out: &mut dyn Write) -> io::Result<()> {
     let suites = suites::all(once.scale, crate::backends::Which::All);
     let suite = suites.iter().find(|suite| suite.name == once.suite);
@@ -39,8 +39,8 @@ pub(crate) fn run(once: &Once<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut line = Map::new();
     line.insert("suite".into(), suite.name.into());
     line.insert("scenario".into(), scenario.name.as_str().into());
-    line.insert("who".into(), contestant.who.to_string().into());
-    line.insert("backend".into(), contestant.who.backend().map_or(Value::Null, Value::from));
+    line.insert("contestant".into(), contestant.id.to_string().into());
+    line.insert("backend".into(), contestant.id.backend().map_or(Value::Null, Value::from));
     for (figure, reading) in scenario.figures.iter().zip(&sample.readings) {
         let Some(reading) = reading else { continue };
         let value = figure.unit.value(*reading);
@@ -55,7 +55,7 @@ pub(crate) fn run(once: &Once<'_>, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     for note in &sample.notes {
-        // Nothing is lost if nobody reads it.
+        // A note is optional: a closed stderr is no error.
         let _ = writeln!(io::stderr(), "{note}");
     }
     if once.json {
@@ -67,22 +67,24 @@ pub(crate) fn run(once: &Once<'_>, out: &mut dyn Write) -> io::Result<()> {
 impl Once<'_> {
     fn contestant<'s>(&self, scenario: &'s Scenario) -> io::Result<&'s Contestant> {
         let all = &scenario.entrants.contestants;
-        let named = |wanted: &dyn Fn(Who) -> bool| all.iter().find(|one| wanted(one.who));
-        let found = match (self.who, self.backend) {
-            (Some(who), _) => named(&|one| one.to_string() == who),
-            (None, Some(backend)) => named(&|one| matches!(one, Who::Core(b) if b == backend))
-                .or_else(|| named(&|one| one.backend() == Some(backend))),
+        let named = |wanted: &dyn Fn(ContestantId) -> bool| all.iter().find(|one| wanted(one.id));
+        let found = match (self.id, self.backend) {
+            (Some(id), _) => named(&|one| one.to_string() == id),
+            (None, Some(backend)) => {
+                named(&|one| matches!(one, ContestantId::Core(b) if b == backend))
+                    .or_else(|| named(&|one| one.backend() == Some(backend)))
+            }
             (None, None) => all.first(),
         };
         found.ok_or_else(|| {
-            let wanted = self.who.or(self.backend).unwrap_or("anyone");
+            let wanted = self.id.or(self.backend).unwrap_or("any");
             let absent = scenario.entrants.absent.iter();
             let mut absent =
-                absent.filter(|absent| absent.who.ends_with(wanted)).map(|absent| &absent.why);
+                absent.filter(|absent| absent.id.ends_with(wanted)).map(|absent| &absent.why);
             match absent.next_back() {
                 Some(why) => io::Error::new(io::ErrorKind::Unsupported, format!("{wanted}: {why}")),
                 None => {
-                    let names: Vec<_> = all.iter().map(|one| one.who.to_string()).collect();
+                    let names: Vec<_> = all.iter().map(|one| one.id.to_string()).collect();
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
                     invalid("contestant", wanted, &names)
                 }
@@ -91,7 +93,7 @@ impl Once<'_> {
     }
 }
 
-/// A figure's name, as a key.
+/// The JSON key of a figure.
 fn key(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("_").to_lowercase()
@@ -111,7 +113,7 @@ fn suffix(unit: Unit) -> &'static str {
 }
 
 fn invalid(what: &str, wanted: &str, names: &[&str]) -> io::Error {
-    let why = format!("no {what} is called '{wanted}': {} are", names.join(", "));
+    let why = format!("unknown {what} '{wanted}': use {}", names.join(", "));
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 

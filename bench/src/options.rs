@@ -1,4 +1,4 @@
-//! What the command line asks for.
+//! The command line.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use crate::servers::Service;
 use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
 
-/// Who else there is, by the names to choose them by.
+/// The names of `--peer`.
 const PEERS: [&str; 9] =
     ["libuv", "libuv-lean", "hand", "mio", "polling", "tokio", "compio", "monoio", "none"];
 
-/// Measures every backend, the loop on top of it and their peers, side by side.
+/// Benchmarks every backend, the loop on top of it and comparable libraries.
 #[derive(Debug, Parser)]
 #[command(name = "bench", version, args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -27,20 +27,20 @@ pub struct Options {
     #[arg(long = "scenario", value_name = "TEXT", value_delimiter = ',')]
     scenarios: Vec<String>,
 
-    /// Only these of our backends
+    /// Only these backends
     #[arg(short, long = "backend", value_name = "NAME", value_delimiter = ',')]
     backends: Vec<String>,
 
-    /// Only these peers: libuv, libuv-lean, hand (what one would write by hand), mio, polling,
+    /// Only these peers: libuv, libuv-lean, hand (hand-written code), mio, polling,
     /// tokio, compio, monoio; or none
     #[arg(short, long = "peer", value_name = "NAME", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// To whom the others are compared [default: libuv, or else what is written by hand]
+    /// The contestant that others are compared with [default: libuv, or else hand-written code]
     #[arg(long, value_name = "CONTESTANT")]
     pub baseline: Option<String>,
 
-    /// How often each contestant runs each scenario, after one run to warm up unless runs do that themselves
+    /// Runs of each contestant in each scenario, after one warm-up run if the scenario needs one
     #[arg(short, long, value_name = "N", default_value_t = LEAST_ROUNDS, value_parser = rounds)]
     pub rounds: usize,
 
@@ -52,86 +52,99 @@ pub struct Options {
     #[arg(long)]
     full: bool,
 
-    /// Name the suites, their scenarios and who runs them, and run nothing
+    /// List the suites, their scenarios and contestants, and run nothing
     #[arg(short, long)]
     pub list: bool,
 
-    /// Print every table, not only the scoreboard; so does '--suite'
+    /// Print every table, not only the scoreboard; implied by '--suite'
     #[arg(short, long)]
     tables: bool,
 
-    /// Where to write report.html and results.json [default: bench in Cargo's target folder]
+    /// The folder for report.html and results.json [default: bench in Cargo's target folder]
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 
-    /// Write the results to this file instead, and no page; '-' is the standard output
+    /// Write the results to this file instead, without a page; '-' is the standard output
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     pub json: Option<PathBuf>,
 
-    /// What else to do
+    /// A subcommand
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What the program does besides measuring.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Tells what changed beyond the noise between two results; status 1 if anything got worse
+    /// Prints the changes beyond the noise between two results; status 1 if anything got worse
     Compare {
-        /// Results of before
+        /// The old results
         old: PathBuf,
-        /// Results of now
+        /// The new results
         new: PathBuf,
     },
-    /// Runs one scenario of a suite once, and prints what it found
+    /// Runs one scenario of a suite once, and prints its figures
     Once {
         /// The suite
         suite: String,
-        /// On which of our backends: under uv-core's loop if the suite has that, else bare
+        /// The backend: under uv-core's loop if the suite has that, else bare
         #[arg(short, long, value_name = "NAME")]
         backend: Option<String>,
-        /// Or who else runs it: a contestant's whole name, as '--list' has it
+        /// Or another contestant: its full name, as printed by '--list'
         #[arg(short, long, value_name = "CONTESTANT", conflicts_with = "backend")]
-        who: Option<String>,
+        contestant: Option<String>,
         /// The first scenario whose name contains this [default: the first]
         #[arg(long, value_name = "TEXT")]
         scenario: Option<String>,
-        /// The size that '--full' has
+        /// The size of '--full'
         #[arg(long)]
         full: bool,
         /// As one flat line of JSON
         #[arg(long)]
         json: bool,
     },
-    /// Draws results that were written before
+    /// Counts the instructions and system calls of hot paths, and compares them with the baseline
+    /// in the repository; status 1 if any costs over 3 % more. Needs valgrind
+    #[cfg(target_os = "linux")]
+    Count(crate::count::CountOptions),
+    /// Runs one of these paths in this process
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Counted(crate::count::CountedOptions),
+    /// Runs mixed traffic and checks every byte, descriptors and memory; status 1 if any is wrong
+    Soak(crate::soak::SoakOptions),
+    /// Copies the standard input to the standard output
+    #[command(hide = true)]
+    SoakChild,
+    /// Draws charts of saved results
     Report {
         /// The results
         results: PathBuf,
-        /// Where to write the page
+        /// The file for the page
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
-        /// Where to write the chart of the costs of waiting, as an SVG file
+        /// The SVG file for the chart of wait costs
         #[arg(long, value_name = "FILE")]
         chart: Option<PathBuf>,
     },
     /// Serves TCP on 127.0.0.1 with one thread until killed
     Serve {
-        /// What to do with what is read
+        /// The service: echo or discard
         service: Service,
-        /// Which of our backends is under uv-core's loop [default: the best that works here]
+        /// The backend of uv-core's loop [default: the best one on this machine]
         #[arg(short, long, value_name = "NAME")]
         backend: Option<String>,
-        /// The port; 0 is any that is free
+        /// The port; 0 selects a free one
         #[arg(short, long, value_name = "N", default_value_t = 7000)]
         port: u16,
-        /// Who serves, if it is not uv-core: a contestant's whole name
+        /// The server, if it is not uv-core: a contestant's full name
         #[arg(long, hide = true)]
-        who: Option<String>,
-        /// The core to stay on
+        contestant: Option<String>,
+        /// The core to pin the server to
         #[arg(long, hide = true)]
         core: Option<usize>,
-        /// Answer on the standard streams, and end with them
-        #[arg(long, hide = true, requires = "who")]
+        /// Report counters on the standard streams, and exit when they close
+        #[arg(long, hide = true, requires = "contestant")]
         supervised: bool,
     },
 }
@@ -139,13 +152,13 @@ pub enum Command {
 fn rounds(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(rounds) if rounds >= LEAST_ROUNDS => Ok(rounds),
-        Ok(_) => Err(format!("fewer than {LEAST_ROUNDS} rounds allow no conclusion")),
+        Ok(_) => Err(format!("at least {LEAST_ROUNDS} rounds are needed for a conclusion")),
         Err(_) => Err("not a number".into()),
     }
 }
 
 impl Options {
-    /// How large the scenarios are.
+    /// The size of the scenarios.
     pub fn scale(&self) -> Scale {
         if self.full { Scale::Full } else { Scale::Quick }
     }
@@ -161,14 +174,14 @@ impl Options {
         self.out.clone().unwrap_or_else(|| PathBuf::from(target()).join("bench"))
     }
 
-    /// The suites that were chosen, with the contestants that were.
+    /// The selected suites with the selected contestants.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for names that do not exist or choices that leave nothing.
+    /// `InvalidInput` for unknown names and for an empty selection.
     pub fn select(&self) -> io::Result<Vec<Suite>> {
         self.check()?;
-        // Someone who names a backend wants it everywhere.
+        // A named backend is measured in every suite.
         let which =
             if self.backends.is_empty() { backends::Which::Default } else { backends::Which::All };
         let mut suites = suites::all(self.scale(), which);
@@ -185,21 +198,23 @@ impl Options {
             scenario.entrants.contestants.retain(|contestant| self.wants(contestant));
             let backends = &self.backends;
             scenario.entrants.absent.retain(|absent| {
-                backends.is_empty() || backends.iter().any(|name| absent.who.ends_with(name))
+                backends.is_empty() || backends.iter().any(|name| absent.id.ends_with(name))
             });
         }
         let contestants =
             |suite: &Suite| suite.scenarios.iter().all(|s| s.entrants.contestants.is_empty());
         if suites.iter().all(contestants) {
-            return Err(invalid("nobody is left to run: '--list' names who there is".into()));
+            return Err(invalid(
+                "no contestant is left to run: '--list' prints all of them".into(),
+            ));
         }
         Ok(suites)
     }
 
     fn wants(&self, contestant: &Contestant) -> bool {
         let among = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
-        let backend = contestant.who.backend().is_none_or(|name| among(&self.backends, name));
-        backend && contestant.who.peer().is_none_or(|name| among(&self.peers, name))
+        let backend = contestant.id.backend().is_none_or(|name| among(&self.backends, name));
+        backend && contestant.id.peer().is_none_or(|name| among(&self.peers, name))
     }
 
     fn check(&self) -> io::Result<()> {
@@ -212,7 +227,7 @@ impl Options {
 fn known(what: &str, wanted: &[String], names: &[&str]) -> io::Result<()> {
     match wanted.iter().find(|wanted| !names.contains(&wanted.as_str())) {
         Some(wanted) => {
-            Err(invalid(format!("no {what} is called '{wanted}': {} are", names.join(", "))))
+            Err(invalid(format!("unknown {what} '{wanted}': use {}", names.join(", "))))
         }
         None => Ok(()),
     }
@@ -233,19 +248,19 @@ mod tests {
     }
 
     #[test]
-    fn names_that_do_not_exist_are_refused() {
+    fn unknown_names_are_rejected() {
         let options = Options::parse_from(["bench", "--suite", "tea"]);
         assert_eq!(options.select().unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(Options::try_parse_from(["bench", "--rounds", "3"]).is_err());
     }
 
     #[test]
-    fn filters_leave_what_was_asked_for() {
-        let options = Options::parse_from(["bench", "-s", "turns", "-b", "poll", "-p", "mio"]);
+    fn filters_keep_the_selected_contestants() {
+        let options = Options::parse_from(["bench", "-s", "iterations", "-b", "poll", "-p", "mio"]);
         let suites = options.select().unwrap();
         assert_eq!(suites.len(), 1);
         for contestant in suites.iter().flat_map(|s| &s.scenarios[0].entrants.contestants) {
-            assert!(["uv-core poll", "mio"].contains(&contestant.who.to_string().as_str()));
+            assert!(["uv-core poll", "mio"].contains(&contestant.id.to_string().as_str()));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Servers in processes of their own, so that their CPU time, memory and system calls are
-//! theirs alone.
+//! Servers in separate processes, so that their CPU time, memory and system calls are measured
+//! in isolation.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -10,31 +10,31 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::servers::Service;
-use crate::suite::Who;
+use crate::suite::ContestantId;
 use crate::{allocations, cores, servers};
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Names the executable of this crate, for those that are another: its tests.
+/// Sets the path of the benchmark program, for tests, which are other executables.
 pub fn use_program(path: impl Into<PathBuf>) {
     PROGRAM.get_or_init(|| path.into());
 }
 
-fn program() -> io::Result<PathBuf> {
+pub(crate) fn program() -> io::Result<PathBuf> {
     match PROGRAM.get() {
         Some(path) => Ok(path.clone()),
         None => std::env::current_exe(),
     }
 }
 
-/// What a server tells about itself.
+/// The counters that a server reports.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
-    /// How often it has asked for memory since it was asked last, if it counts that.
+    /// The number of allocations since the last query, if they are counted.
     pub allocations: u64,
 }
 
-/// A server that runs in another process until this is dropped.
+/// A server in another process, killed on drop.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
@@ -44,21 +44,25 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts it, on that core if one is given.
+    /// Starts the server, pinned to `core` if given.
     ///
     /// # Errors
     ///
-    /// If it does not get as far as to listen.
-    pub fn start(who: Who, service: Service, core: Option<usize>) -> io::Result<ServerProcess> {
+    /// If the server exits before it listens.
+    pub fn start(
+        id: ContestantId,
+        service: Service,
+        core: Option<usize>,
+    ) -> io::Result<ServerProcess> {
         let mut command = Command::new(program()?);
-        command.args(["serve", service.name(), "--supervised", "--who", &who.to_string()]);
+        command.args(["serve", service.name(), "--supervised", "--contestant", &id.to_string()]);
         if let Some(core) = core {
             command.args(["--core", &core.to_string()]);
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take());
         let (Some(input), Some(output)) = pipes else {
-            return Err(io::Error::other("a child without the pipes that were asked for"));
+            return Err(io::Error::other("the child has no pipes for its standard streams"));
         };
         let mut output = BufReader::new(output);
         let mut line = String::new();
@@ -66,26 +70,28 @@ impl ServerProcess {
         let Ok(address) = line.trim().parse() else {
             let _ = child.kill();
             let status = child.wait()?;
-            return Err(io::Error::other(format!("the server has ended ({status})")));
+            return Err(io::Error::other(format!(
+                "the server exited before it listened ({status})"
+            )));
         };
         Ok(ServerProcess { child, input, output, address })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of its process, and of the thread that serves.
+    /// The id of the process and of its main thread, which serves.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has counted since it was asked last.
+    /// The counters since the last query.
     ///
     /// # Errors
     ///
-    /// If it is gone.
+    /// If the process has exited.
     pub fn counters(&mut self) -> io::Result<Counters> {
         self.input.write_all(b"\n")?;
         let mut line = String::new();
@@ -93,17 +99,17 @@ impl ServerProcess {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Ends it.
+    /// Kills the process.
     pub fn end(&mut self) {
-        // It may be gone already.
+        // It may have exited already.
         let _ = self.child.kill();
     }
 
-    /// The CPU time that it has used.
+    /// The CPU time of the process.
     ///
     /// # Errors
     ///
-    /// The system's, if it is gone.
+    /// That of the system call, if the process has exited.
     #[cfg(target_os = "linux")]
     pub fn cpu_time(&self) -> io::Result<std::time::Duration> {
         let mut clock = 0;
@@ -115,11 +121,11 @@ impl ServerProcess {
         crate::clock::read(clock).ok_or_else(io::Error::last_os_error)
     }
 
-    /// Stops it until [`go_on`](ServerProcess::go_on); returns when it has stopped.
+    /// Stops the process until [`resume`](ServerProcess::resume); returns when it has stopped.
     ///
     /// # Errors
     ///
-    /// The system's, if it is gone.
+    /// That of the system call, if the process has exited.
     #[cfg(target_os = "linux")]
     pub fn pause(&self) -> io::Result<()> {
         self.signal(libc::SIGSTOP)?;
@@ -134,73 +140,75 @@ impl ServerProcess {
     ///
     /// # Errors
     ///
-    /// The system's, if it is gone.
+    /// That of the system call, if the process has exited.
     #[cfg(target_os = "linux")]
-    pub fn go_on(&self) -> io::Result<()> {
+    pub fn resume(&self) -> io::Result<()> {
         self.signal(libc::SIGCONT)
     }
 
     #[cfg(target_os = "linux")]
     fn signal(&self, signal: std::ffi::c_int) -> io::Result<()> {
-        // SAFETY: takes no memory; the process is a child that was not waited for.
+        // SAFETY: no memory is passed; the child was not waited for, so its id is valid.
         let failed = unsafe { libc::kill(self.id() as libc::pid_t, signal) };
         if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// How many bytes of memory of its own it uses: whole pages, without those of its program.
+    /// The anonymous memory of the process in bytes: whole pages, without file mappings.
     ///
     /// # Errors
     ///
-    /// If it is gone.
+    /// If the process has exited.
     #[cfg(target_os = "linux")]
     pub fn memory(&self) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("Anonymous:"));
         let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
         let bytes = kilobytes.map(|kilobytes: u64| kilobytes * 1024);
-        bytes.ok_or_else(|| io::Error::other("the kernel does not tell what is anonymous"))
+        bytes.ok_or_else(|| {
+            io::Error::other("smaps_rollup has no field Anonymous: Linux 4.14 or later is needed")
+        })
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.end();
-        // Whoever traced it may have taken its status already.
+        // The tracer may have reaped it already.
         let _ = self.child.wait();
     }
 }
 
-/// The other side: serves, and answers on the standard streams, until its parent is gone.
+/// The child's side: serves, and reports counters on the standard streams until its parent exits.
 ///
 /// # Errors
 ///
-/// Whatever ends the server.
-pub(crate) fn serve_supervised(who: &str, service: Service, core: Option<usize>) -> io::Result<()> {
+/// The error that ends the server.
+pub(crate) fn serve_supervised(id: &str, service: Service, core: Option<usize>) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     crate::limits::descriptors();
     std::thread::Builder::new().name("supervised".into()).spawn(answer)?;
-    // After that thread has started, which shall not be in the way of the server.
+    // After the start of the reporting thread, which must not share the server's core.
     let _pinned = core.map(cores::Pinned::to).transpose()?;
     allocations::count(true);
     let mut stdout = io::stdout();
     writeln!(stdout, "{address}")?;
     stdout.flush()?;
-    servers::serve(who, service, listener)
+    servers::serve(id, service, listener)
 }
 
-/// Answers each line with the counters; the end of all lines is the end of this process.
+/// Answers each input line with the counters; exits at the end of input.
 fn answer() {
     for line in io::stdin().lines() {
         if line.is_err() {
             break;
         }
         let counters = Counters { allocations: allocations::take() };
-        let told = serde_json::to_string(&counters).map_err(io::Error::from);
-        if told.and_then(|told| writeln!(io::stdout(), "{told}")).is_err() {
+        let line = serde_json::to_string(&counters).map_err(io::Error::from);
+        if line.and_then(|line| writeln!(io::stdout(), "{line}")).is_err() {
             break;
         }
-        // What the answer took is not the server's.
+        // Exclude the allocations of the answer itself.
         allocations::take();
     }
     std::process::exit(0);

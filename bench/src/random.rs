@@ -1,16 +1,16 @@
-//! Numbers that look random, and are the same in every run and on every machine.
+//! A deterministic pseudo-random generator.
 
-/// What all of them are drawn from.
+/// The seed.
 pub const SEED: u64 = 0x2545_f491_4f6c_dd1d;
 
-/// Marsaglia's generator with shifts of 13, 7 and 17.
+/// Marsaglia's xorshift64 with shifts of 13, 7 and 17.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The numbers of `series`, which differ from those of another.
+    /// The generator of `series`; each series has different numbers.
     pub(crate) fn new(series: u64) -> Random {
-        // Zero would stay zero.
+        // A state of zero would never change.
         Random((SEED ^ series.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1)
     }
 
@@ -21,7 +21,7 @@ impl Random {
         self.0
     }
 
-    /// Puts things into another order, each as likely as any other.
+    /// Shuffles a slice uniformly.
     pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, (self.draw() % (last as u64 + 1)) as usize);

@@ -1,4 +1,4 @@
-//! Results, for people.
+//! The report for terminals.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -10,15 +10,15 @@ use crate::scoreboard::Scoreboard;
 use crate::stats::Verdict;
 use crate::suite::{Suite, Unit};
 
-/// How wide a value, its ratio, its spread and its mark are, with the gap before them.
+/// The width of a cell: value, ratio, spread and mark, with the gap before them.
 const CELL: usize = 26;
 
-/// How a report may look.
+/// The style of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// With colours.
+    /// Use colours.
     pub colour: bool,
-    /// How many characters fit on a line.
+    /// The width of a line, in characters.
     pub width: usize,
 }
 
@@ -29,7 +29,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// What `out` can show. Colours are for terminals, unless `NO_COLOR` is set or `TERM`
+    /// The style for `out`. Colours are used on terminals, unless `NO_COLOR` is set or `TERM`
     /// is `dumb`.
     pub fn of(out: &impl IsTerminal) -> Style {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -62,7 +62,7 @@ impl Style {
     }
 }
 
-/// Names the suites, their scenarios, and who runs them.
+/// Lists the suites, their scenarios and contestants.
 ///
 /// # Errors
 ///
@@ -73,15 +73,15 @@ pub fn list(suites: &[Suite], style: Style, out: &mut dyn Write) -> io::Result<(
         for scenario in &suite.scenarios {
             let figures: Vec<_> = scenario.figures.iter().map(|figure| figure.name).collect();
             let contestants = scenario.entrants.contestants.iter();
-            let who: Vec<_> = contestants.map(|contestant| contestant.who.to_string()).collect();
+            let id: Vec<_> = contestants.map(|contestant| contestant.id.to_string()).collect();
             writeln!(out, "  {}: {}", scenario.name, figures.join(", "))?;
-            writeln!(out, "    {}", style.faint(&who.join(", ")))?;
+            writeln!(out, "    {}", style.faint(&id.join(", ")))?;
         }
     }
     Ok(())
 }
 
-/// Writes a table for each figure: contestants down, scenarios across.
+/// Writes a table for each figure: contestants in rows, scenarios in columns.
 ///
 /// # Errors
 ///
@@ -114,21 +114,21 @@ fn table(rows: &[&Row], style: Style, out: &mut dyn Write) -> io::Result<()> {
     for line in wrapped(&first.about, 96) {
         writeln!(out, "  {}", style.faint(&line))?;
     }
-    let margin = who_of(rows).iter().map(|who| who.len()).max().unwrap_or(0) + 2;
+    let margin = contestants_of(rows).iter().map(|id| id.len()).max().unwrap_or(0) + 2;
     let fit = (style.width.saturating_sub(margin) / CELL).max(1);
     rows.chunks(fit).try_for_each(|rows| part(rows, margin, style, out))
 }
 
-/// As many columns as fit beside each other.
+/// Writes as many columns as fit on a line.
 fn part(rows: &[&Row], margin: usize, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let heads = rows.iter().map(|row| format!("{:>CELL$}", row.scenario));
     writeln!(out, "{:margin$}{}", "", style.title(&heads.collect::<String>()))?;
-    for who in who_of(rows) {
-        let mut line = format!("  {who:<width$}", width = margin - 2);
+    for id in contestants_of(rows) {
+        let mut line = format!("  {id:<width$}", width = margin - 2);
         for row in rows {
-            let is_baseline = row.baseline == who;
-            let entry = row.entries.iter().find(|entry| entry.who == who);
-            line += &match entry.or((row.again.who == who).then_some(&row.again)) {
+            let is_baseline = row.baseline == id;
+            let entry = row.entries.iter().find(|entry| entry.id == id);
+            line += &match entry.or((row.again.id == id).then_some(&row.again)) {
                 Some(entry) => cell(entry, row.unit, is_baseline, style),
                 None => format!("{:>CELL$}", "-"),
             };
@@ -138,14 +138,14 @@ fn part(rows: &[&Row], margin: usize, style: Style, out: &mut dyn Write) -> io::
     Ok(())
 }
 
-/// Everyone in a table: ours first, as they come, and each baseline before its second run.
-fn who_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+/// The contestants of a table: ours first, in their order, and each baseline before its second run.
+fn contestants_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for row in rows {
         for entry in &row.entries {
-            let mut names = vec![entry.who.as_str()];
-            if entry.who == row.baseline {
-                names.push(&row.again.who);
+            let mut names = vec![entry.id.as_str()];
+            if entry.id == row.baseline {
+                names.push(&row.again.id);
             }
             all.extend(names.into_iter().filter(|name| !all.contains(name)).collect::<Vec<_>>());
         }
@@ -153,7 +153,7 @@ fn who_of<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     all
 }
 
-/// A value, and how it compares: `26.1 ns  6.95× ±4% +`.
+/// A value and its comparison: `26.1 ns  6.95× ±4% +`.
 fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
     let value = value(entry.value.median, unit);
     let spread = if is_baseline { entry.value.relative() } else { entry.ratio.relative() };
@@ -176,7 +176,7 @@ fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
     format!("{value:>10}{ratio}{spread}{mark}")
 }
 
-/// A ratio, in as few digits as tell something.
+/// A ratio with its significant digits.
 pub(crate) fn times(ratio: f64) -> String {
     let digits = match ratio {
         ..0.001 => 4,
@@ -188,7 +188,7 @@ pub(crate) fn times(ratio: f64) -> String {
     format!("{ratio:.digits$}×")
 }
 
-/// A value with three digits that count.
+/// A value with three significant digits.
 pub(crate) fn value(value: f64, unit: Unit) -> String {
     let steps: &[(f64, &str)] = match unit {
         Unit::CpuTimeEach | Unit::WallTimeEach => {
@@ -214,7 +214,7 @@ pub(crate) fn value(value: f64, unit: Unit) -> String {
     format!("{value:.digits$} {name}").trim_end().into()
 }
 
-/// Writes what the marks mean, who was missing, and whether any of it can be trusted.
+/// Writes the legend, the missing contestants and warnings.
 ///
 /// # Errors
 ///
@@ -223,7 +223,7 @@ pub fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Resul
     let machine = &results.machine;
     writeln!(
         out,
-        "\n×: times as good as the baseline (1×), the median of {} rounds; ±: its spread; \
+        "\n×: factor against the baseline (1×, more is better), the median of {} rounds; ±: its spread; \
          \"again\": the baseline\nagainst itself, which is noise. {} beyond the noise, {} \
          within 5 %, {} worse beyond the noise, {} no conclusion.",
         results.settings.rounds,
@@ -241,8 +241,8 @@ pub fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Resul
     for note in &results.notes {
         writeln!(out, "{}", style.paint(Paint::new().yellow(), note))?;
     }
-    for (why, who) in absent(results) {
-        writeln!(out, "{}", style.faint(&format!("not run: {} ({why})", who.join(", "))))?;
+    for (why, id) in absent(results) {
+        writeln!(out, "{}", style.faint(&format!("not run: {} ({why})", id.join(", "))))?;
     }
     for warning in warnings(results) {
         writeln!(out, "{}", style.paint(Paint::new().yellow(), &warning))?;
@@ -250,42 +250,45 @@ pub fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
-/// Who was missing, by reason.
+/// The missing contestants, by reason.
 pub(crate) fn absent(results: &Results) -> BTreeMap<&str, Vec<&str>> {
     let mut absent: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for one in &results.absent {
-        absent.entry(&one.why).or_default().push(&one.who);
+        absent.entry(&one.why).or_default().push(&one.id);
     }
     absent
 }
 
-/// Why the numbers should not be trusted, if so.
+/// The reasons not to trust the numbers.
 pub(crate) fn warnings(results: &Results) -> Vec<String> {
     let mut warnings = Vec::new();
     if !results.settings.optimised {
-        warnings.push("This is a debug build: its numbers mean nothing. Use --release.".into());
+        warnings.push("This is a debug build: its numbers are meaningless. Use --release.".into());
     }
     if results.machine.is_busy() {
-        warnings.push("Others use this machine: trust ratios more than numbers.".into());
+        warnings.push(
+            "Other programs use this machine: trust ratios more than absolute values.".into(),
+        );
     }
     if results.machine.cores < 2 {
-        warnings.push("Servers and clients share one core: rates on the wall mean little.".into());
+        warnings
+            .push("Servers and clients share one core: wall-clock rates are unreliable.".into());
     }
     let judged = results.rows.iter().flat_map(|row| row.entries.iter().map(move |one| (row, one)));
-    let judged = judged.filter(|(row, entry)| entry.who != row.baseline);
+    let judged = judged.filter(|(row, entry)| entry.id != row.baseline);
     let (doubtful, all) = judged.fold((0, 0), |(doubtful, all), (_, entry)| {
         (doubtful + usize::from(entry.verdict == Verdict::NoConclusion), all + 1)
     });
     if doubtful * 4 > all {
         warnings.push(format!(
-            "{doubtful} of {all} comparisons allow no conclusion: the machine is too noisy. A \
-             quieter one, '--full' or more '--rounds' help."
+            "{doubtful} of {all} comparisons allow no conclusion: the machine is too noisy. Use a \
+             quieter one, '--full' or more '--rounds'."
         ));
     }
     warnings
 }
 
-/// Writes the scoreboard: contestants down, suites across.
+/// Writes the scoreboard: contestants in rows, suites in columns.
 ///
 /// # Errors
 ///
@@ -293,20 +296,20 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
 pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()> {
     const WIDE: usize = 9;
     let board = Scoreboard::of(results);
-    let margin = board.who.iter().map(|who| who.len()).max().unwrap_or(0) + 2;
+    let margin = board.id.iter().map(|id| id.len()).max().unwrap_or(0) + 2;
     let room = style.width.saturating_sub(margin) / WIDE;
     for suites in board.suites.chunks(room.max(1)) {
         let heads: String = suites.iter().map(|(suite, _)| format!("{suite:>WIDE$}")).collect();
         writeln!(out, "\n{:margin$}{}", "", style.title(&heads))?;
-        for who in &board.who {
-            if suites.iter().all(|(suite, _)| board.score(who, suite).is_none()) {
+        for id in &board.id {
+            if suites.iter().all(|(suite, _)| board.score(id, suite).is_none()) {
                 continue;
             }
-            let mut line = format!("  {who:<width$}", width = margin - 2);
+            let mut line = format!("  {id:<width$}", width = margin - 2);
             for (suite, baseline) in suites {
-                line += &match board.score(who, suite) {
+                line += &match board.score(id, suite) {
                     None => format!("{:>WIDE$}", ""),
-                    Some(_) if who == baseline => style.faint(&format!("{:>WIDE$}", "1×")),
+                    Some(_) if id == baseline => style.faint(&format!("{:>WIDE$}", "1×")),
                     Some(score) => {
                         let text = format!("{:>WIDE$}", times(score.ratio));
                         let verdict = match score.ratio {
@@ -322,7 +325,7 @@ pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::R
             writeln!(out, "{}", line.trim_end())?;
         }
     }
-    let line = "Geometric means of each suite: how many times as good as the baseline, 1×. Yellow: \
+    let line = "Geometric mean of each suite: factor against the baseline (1×), more is better. Yellow: \
                 fewer than half of the comparisons allow a conclusion.";
     writeln!(out, "{}", style.faint(line))
 }
@@ -330,7 +333,7 @@ pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::R
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let last = lines.last_mut().expect("there is one from the start");
+        let last = lines.last_mut().expect("the list starts with one line");
         if !last.is_empty() && last.len() + 1 + word.len() > width {
             lines.push(word.into());
         } else {

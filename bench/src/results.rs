@@ -1,4 +1,4 @@
-//! What a run of the program found: the numbers of every round, and what they say.
+//! The results of a run of the program: the values of every round, and their evaluation.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,31 +9,31 @@ use crate::latencies::Latencies;
 use crate::machine::Machine;
 use crate::runner::Measured;
 use crate::stats::{self, Spread, Verdict};
-use crate::suite::{Absent, Figure, Scenario, Unit, Who};
+use crate::suite::{Absent, ContestantId, Figure, Scenario, Unit};
 
-/// The form of the file. Files of another are refused.
-const FORMAT: u32 = 2;
+/// The version of the file format. Other versions are rejected.
+const FORMAT: u32 = 3;
 
-/// Everything that one run of the program found.
+/// All results of one run of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// The form of the file.
+    /// The version of the file format.
     pub format: u32,
-    /// How it was run.
+    /// The settings.
     pub settings: Settings,
-    /// On what.
+    /// The machine.
     pub machine: Machine,
-    /// Who was missing.
+    /// The missing contestants.
     pub absent: Vec<Absent>,
-    /// What was measured.
+    /// The measured figures.
     pub rows: Vec<Row>,
-    /// How long requests took.
+    /// The latency distributions.
     pub distributions: Vec<Distribution>,
-    /// What else happened that a reader of the numbers should know.
+    /// Remarks for the report.
     pub notes: Vec<String>,
 }
 
-/// How long the requests of one contestant took, all rounds together.
+/// The latency distribution of one contestant, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Distribution {
     /// The suite.
@@ -41,15 +41,15 @@ pub struct Distribution {
     /// The scenario.
     pub scenario: String,
     /// The contestant.
-    pub who: String,
-    /// How many requests there were.
+    pub id: String,
+    /// The number of requests.
     pub count: u64,
-    /// Shares of all requests, and within how many nanoseconds they were answered.
+    /// Quantiles: the share of requests, and the latency in nanoseconds.
     pub curve: Vec<(f64, f64)>,
 }
 
 impl Distribution {
-    /// The shares that are kept: closer and closer to all.
+    /// The shares of the stored quantiles, which approach 1.
     const SHARES: [f64; 16] = [
         0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995, 0.9975, 0.999, 0.9995,
         0.9999, 1.0,
@@ -58,29 +58,29 @@ impl Distribution {
     pub(crate) fn new(
         suite: &str,
         scenario: &str,
-        who: Who,
+        id: ContestantId,
         latencies: &Latencies,
     ) -> Distribution {
         let curve = Self::SHARES.map(|share| (share, latencies.quantile(share).as_nanos() as f64));
-        let (suite, scenario, who) = (suite.into(), scenario.into(), who.to_string());
-        Distribution { suite, scenario, who, count: latencies.count(), curve: curve.into() }
+        let (suite, scenario, id) = (suite.into(), scenario.into(), id.to_string());
+        Distribution { suite, scenario, id, count: latencies.count(), curve: curve.into() }
     }
 }
 
-/// How the program was run.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// `quick` or `full`: how large the scenarios are.
+    /// `quick` or `full`: the size of the scenarios.
     pub scale: String,
-    /// How often each contestant ran each scenario.
+    /// The number of runs of each contestant in each scenario.
     pub rounds: usize,
-    /// What random deadlines were drawn from.
+    /// The seed of random deadlines.
     pub seed: u64,
-    /// The cores of servers and of their clients, if there were two to choose.
+    /// The cores of servers and clients, if the process could use two.
     pub cores: Option<(usize, usize)>,
-    /// Whether the program was optimised. If not, its numbers mean nothing.
+    /// Whether the program was optimised. If not, its numbers are meaningless.
     pub optimised: bool,
-    /// How many seconds it ran.
+    /// The duration in seconds.
     pub seconds: f64,
 }
 
@@ -91,40 +91,39 @@ pub struct Row {
     pub suite: String,
     /// The scenario.
     pub scenario: String,
-    /// What the scenario varies, if that is a number.
+    /// The varied parameter, if it is a number.
     pub parameter: Option<u64>,
     /// The figure.
     pub figure: String,
-    /// What exactly was counted and timed.
+    /// The exact definition of the figure.
     pub about: String,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// To whom the others are compared.
+    /// The contestant that the others are compared with.
     pub baseline: String,
-    /// The baseline against itself: its second run of each round, and the noise.
+    /// The baseline against itself: its second run of each round, the measure of noise.
     pub again: Entry,
     /// The contestants.
     pub entries: Vec<Entry>,
 }
 
-/// What one contestant did.
+/// The values of one contestant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Who it is.
-    pub who: String,
+    /// The contestant.
+    pub id: String,
     /// The value of each round.
     pub values: Vec<f64>,
     /// Their median and spread.
     pub value: Spread,
-    /// How many times as good as the baseline: the median and the spread of the ratios of
-    /// each round.
+    /// The median and the spread of the per-round ratios to the baseline; above 1 is better.
     pub ratio: Spread,
-    /// What that means.
+    /// The verdict on the ratio.
     pub verdict: Verdict,
 }
 
 impl Row {
-    /// Judges the values of all rounds. `None` if the baseline has none.
+    /// Evaluates the values of all rounds. `None` if the baseline has none.
     pub(crate) fn new(
         suite: &str,
         scenario: &Scenario,
@@ -133,12 +132,12 @@ impl Row {
         values: Vec<(String, Vec<f64>)>,
     ) -> Option<Row> {
         let (unit, about) = (figure.unit, figure.about.to_string());
-        let base = values.iter().find(|(who, _)| *who == baseline)?.1.clone();
+        let base = values.iter().find(|(id, _)| *id == baseline)?.1.clone();
         let noise = Spread::of(&ratios(&again, &base, unit))?;
-        let entry = |(who, values): (String, Vec<f64>)| {
+        let entry = |(id, values): (String, Vec<f64>)| {
             let ratio = Spread::of(&ratios(&values, &base, unit))?;
             let (value, verdict) = (Spread::of(&values)?, stats::judge(ratio, noise));
-            Some(Entry { who, values, value, ratio, verdict })
+            Some(Entry { id, values, value, ratio, verdict })
         };
         Some(Row {
             suite: suite.into(),
@@ -154,13 +153,13 @@ impl Row {
     }
 }
 
-/// Round by round, how many times as good as the baseline.
+/// The ratio to the baseline in each round.
 fn ratios(values: &[f64], baseline: &[f64], unit: Unit) -> Vec<f64> {
     values.iter().zip(baseline).map(|(value, base)| unit.ratio(*value, *base)).collect()
 }
 
 impl Results {
-    /// Puts everything together.
+    /// Combines the parts.
     pub fn new(
         settings: Settings,
         machine: Machine,
@@ -175,17 +174,19 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// If it cannot be read or is something else; the message names the file.
+    /// If it cannot be read or has another format; the message names the file.
     pub fn read(path: &Path) -> io::Result<Results> {
         let named = |why: String| {
             io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
         };
         let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-        let results: Results =
-            serde_json::from_str(&text).map_err(|error| named(format!("no results: {error}")))?;
+        let results: Results = serde_json::from_str(&text)
+            .map_err(|error| named(format!("no benchmark results: {error}")))?;
         match results.format {
             FORMAT => Ok(results),
-            other => Err(named(format!("results of format {other}; this program reads {FORMAT}"))),
+            other => Err(named(format!(
+                "results of format {other}, but this program reads {FORMAT}: measure again"
+            ))),
         }
     }
 

@@ -8,54 +8,54 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::latencies::Latencies;
 use crate::random::Random;
 use crate::results::{Distribution, Row};
-use crate::suite::{Contestant, Scenario, Suite, Unit, Who};
+use crate::suite::{Contestant, ContestantId, Scenario, Suite, Unit};
 
-/// The fewest rounds that allow a conclusion.
+/// The minimum number of rounds for a conclusion.
 pub const LEAST_ROUNDS: usize = 7;
 
-/// What repeats exactly needs no more than to be seen to do so.
+/// The number of rounds for deterministic counts: enough to see that they repeat.
 const EXACT_ROUNDS: usize = 2;
 
-/// Whether a scenario counts things that do not depend on time.
+/// Whether every figure of a scenario is independent of time.
 fn is_exact(scenario: &Scenario) -> bool {
     let exact = |unit| matches!(unit, Unit::BytesEach | Unit::CallsEach);
     scenario.figures.iter().all(|figure| exact(figure.unit))
 }
 
-/// The rounds of a scenario, of which round 0 is to warm up.
+/// The rounds of a scenario; round 0 is the warm-up.
 fn rounds(scenario: &Scenario, wanted: usize) -> RangeInclusive<usize> {
     let last = if is_exact(scenario) { EXACT_ROUNDS } else { wanted };
     usize::from(scenario.entrants.warm_up_themselves)..=last
 }
 
-/// The numbers below `count`, in an order that differs from round to round, and is the same in
-/// every run: nobody always runs in the traces of the same predecessor.
+/// The numbers below `count`, in an order that differs from round to round and repeats in every
+/// run, so that no contestant always runs after the same predecessor.
 fn shuffled(count: usize, round: usize) -> Vec<usize> {
     let mut places: Vec<_> = (0..count).collect();
     Random::new(round as u64).shuffle(&mut places);
     places
 }
 
-/// How to run.
+/// Runs scenarios.
 #[derive(Debug)]
 pub struct Runner {
-    /// How often each contestant runs each scenario, after one run to warm up unless
-    /// runs do that themselves.
+    /// The number of runs of each contestant in each scenario, after one warm-up run unless the
+    /// runs warm up by themselves.
     pub rounds: usize,
-    /// To whom the others are compared, if that one is there. Otherwise it is libuv; or what
-    /// is written by hand, on epoll if there is such; or the first.
+    /// The preferred baseline. The fallbacks are libuv, hand-written code (on epoll if possible),
+    /// and the first contestant.
     pub baseline: Option<String>,
     progress: Progress,
 }
 
-/// What was found.
+/// The measured values.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// A row for each figure of each scenario.
     pub rows: Vec<Row>,
-    /// How long requests took, of those who measured it.
+    /// Latency distributions, where they were measured.
     pub distributions: Vec<Distribution>,
-    /// What else happened.
+    /// Remarks for the report.
     pub notes: Vec<String>,
 }
 
@@ -71,12 +71,11 @@ impl Runner {
         Runner { rounds, baseline: None, progress: Progress::silent() }
     }
 
-    /// Runs all scenarios. Those of a suite are dropped one by one as they are done, and
-    /// what they have opened is closed.
+    /// Runs all scenarios. Each is dropped after its run, which closes its descriptors.
     ///
     /// # Errors
     ///
-    /// The first of any contestant: one that does not do its work has no time to compare.
+    /// The first error of any contestant: times of a failed run are not comparable.
     pub fn run(&self, suites: Vec<Suite>) -> io::Result<Measured> {
         let bars = self.progress.bars(&suites, self.rounds);
         let mut measured = Measured::default();
@@ -99,8 +98,8 @@ impl Runner {
     ) -> io::Result<()> {
         let contestants = &scenario.entrants.contestants;
         let Some(baseline) = self.baseline_of(contestants) else { return Ok(()) };
-        // In each round the baseline runs twice, as if it were another: what it differs
-        // from itself by is noise.
+        // In each round the baseline runs twice, as if it were another contestant: its ratio to
+        // itself measures the noise.
         let mut order: Vec<&Contestant> = contestants.iter().collect();
         order.push(&contestants[baseline]);
         let mut values = vec![vec![Vec::new(); order.len()]; scenario.figures.len()];
@@ -108,15 +107,15 @@ impl Runner {
         for round in rounds(scenario, self.rounds) {
             for place in shuffled(order.len(), round) {
                 let contestant = order[place];
-                bar.set_message(format!("{} {}", scenario.name, contestant.who));
+                bar.set_message(format!("{} {}", scenario.name, contestant.id));
                 let sample = contestant.run(&scenario.figures)?;
                 bar.inc(1);
                 for note in sample.notes {
-                    let (who, scenario) = (contestant.who, &scenario.name);
-                    measured.notes.push(format!("{suite}, {scenario}, {who}: {note}"));
+                    let (id, scenario) = (contestant.id, &scenario.name);
+                    measured.notes.push(format!("{suite}, {scenario}, {id}: {note}"));
                 }
                 if round == 0 {
-                    continue; // To warm up.
+                    continue; // Warm-up.
                 }
                 if let (Some(new), Some(all)) = (sample.latencies, latencies.get_mut(place)) {
                     all.get_or_insert_default().merge(&new);
@@ -131,36 +130,36 @@ impl Runner {
         let rows = scenario.figures.iter().zip(values).filter_map(|(figure, mut values)| {
             let again = values.pop()?;
             let entries = contestants.iter().zip(values).filter(|(_, values)| !values.is_empty());
-            let entries = entries.map(|(who, values)| (who.who.to_string(), values)).collect();
-            let baseline = contestants[baseline].who.to_string();
+            let entries = entries.map(|(id, values)| (id.id.to_string(), values)).collect();
+            let baseline = contestants[baseline].id.to_string();
             Row::new(suite, scenario, figure, (baseline, again), entries)
         });
         measured.rows.extend(rows);
         let distributions = contestants.iter().zip(latencies).filter_map(|(one, latencies)| {
-            Some(Distribution::new(suite, &scenario.name, one.who, &latencies?))
+            Some(Distribution::new(suite, &scenario.name, one.id, &latencies?))
         });
         measured.distributions.extend(distributions);
         Ok(())
     }
 
     fn baseline_of(&self, contestants: &[Contestant]) -> Option<usize> {
-        let position = |wanted: &dyn Fn(Who) -> bool| {
-            contestants.iter().position(|contestant| wanted(contestant.who))
+        let position = |wanted: &dyn Fn(ContestantId) -> bool| {
+            contestants.iter().position(|contestant| wanted(contestant.id))
         };
         self.baseline
             .as_ref()
-            .and_then(|name| position(&|who| who.to_string() == *name))
-            .or_else(|| position(&|who| who == Who::Peer("libuv")))
-            .or_else(|| position(&|who| who == Who::Hand("epoll")))
-            .or_else(|| position(&|who| matches!(who, Who::Hand(_))))
+            .and_then(|name| position(&|id| id.to_string() == *name))
+            .or_else(|| position(&|id| id == ContestantId::Peer("libuv")))
+            .or_else(|| position(&|id| id == ContestantId::Hand("epoll")))
+            .or_else(|| position(&|id| matches!(id, ContestantId::Hand(_))))
             .or((!contestants.is_empty()).then_some(0))
     }
 }
 
-/// A bar for each suite.
+/// A progress bar for each suite.
 ///
-/// They are drawn between runs only: a thread that draws them meanwhile would be charged
-/// to whoever runs.
+/// It is drawn between runs only: a drawing thread would add to the CPU time of the
+/// running contestant.
 #[derive(Debug, Default)]
 struct Progress(MultiProgress);
 
@@ -171,7 +170,7 @@ impl Progress {
 
     fn bars(&self, suites: &[Suite], wanted: usize) -> Vec<ProgressBar> {
         let template = "{prefix:8} {bar:30} {pos:>4}/{len:4} {wide_msg:.dim}";
-        let style = ProgressStyle::with_template(template).expect("a template that parses");
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
         let bar = |suite: &Suite| {
             let runs = suite.scenarios.iter().map(|scenario| {
                 let contestants = scenario.entrants.contestants.len();
@@ -191,7 +190,7 @@ impl Progress {
     }
 
     fn clear(&self) {
-        // Nothing depends on whether the terminal could be cleared.
+        // Clearing the terminal is cosmetic: an error is ignored.
         let _ = self.0.clear();
     }
 }
@@ -211,8 +210,8 @@ mod tests {
         }
         for place in 0..5 {
             let before = |places: &Vec<usize>| {
-                let turn = places.iter().position(|&other| other == place);
-                turn.and_then(|turn| places.get(turn.checked_sub(1)?).copied())
+                let position = places.iter().position(|&other| other == place);
+                position.and_then(|position| places.get(position.checked_sub(1)?).copied())
             };
             let predecessors: HashSet<_> = rounds.iter().map(before).collect();
             assert!(predecessors.len() > 2, "{place} runs after {predecessors:?} only");

@@ -1,4 +1,4 @@
-//! All results in one table: who, how good, in which suite.
+//! The scoreboard: one ratio for each contestant and suite.
 
 use std::collections::HashMap;
 
@@ -8,84 +8,84 @@ use crate::stats::Verdict;
 /// One contestant in one suite.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Score {
-    /// How many times as good as the baseline: the geometric mean of all that counts.
+    /// The geometric mean of the ratios to the baseline.
     pub ratio: f64,
-    /// Of how many figures and scenarios.
+    /// The number of comparisons.
     pub of: usize,
-    /// How many of those allow a conclusion.
+    /// The number of conclusive comparisons.
     pub sure: usize,
 }
 
-/// Everyone's scores.
+/// The scores of all contestants.
 #[derive(Debug)]
 pub struct Scoreboard {
     /// The suites, each with its baseline.
     pub suites: Vec<(String, String)>,
-    /// The contestants, in the order in which they came first.
-    pub who: Vec<String>,
+    /// The contestants, in the order of their first appearance.
+    pub id: Vec<String>,
     scores: HashMap<(String, String), Score>,
 }
 
 impl Scoreboard {
-    /// Of these results.
+    /// Computes the scores of results.
     pub fn of(results: &Results) -> Scoreboard {
         let mut suites: Vec<(String, String)> = Vec::new();
-        let mut who: Vec<String> = Vec::new();
+        let mut id: Vec<String> = Vec::new();
         let mut logs: HashMap<(String, String), (f64, usize, usize)> = HashMap::new();
         for row in results.rows.iter().filter(|row| counts(row)) {
             if suites.iter().all(|(name, _)| *name != row.suite) {
                 suites.push((row.suite.clone(), row.baseline.clone()));
             }
             for entry in &row.entries {
-                if !who.contains(&entry.who) {
-                    who.push(entry.who.clone());
+                if !id.contains(&entry.id) {
+                    id.push(entry.id.clone());
                 }
-                let sum = logs.entry((entry.who.clone(), row.suite.clone())).or_default();
+                let sum = logs.entry((entry.id.clone(), row.suite.clone())).or_default();
                 sum.0 += entry.ratio.median.ln();
                 sum.1 += 1;
-                let sure = entry.verdict != Verdict::NoConclusion || entry.who == row.baseline;
+                let sure = entry.verdict != Verdict::NoConclusion || entry.id == row.baseline;
                 sum.2 += usize::from(sure);
             }
         }
-        who.sort_by_key(|who| family(who) as usize);
+        id.sort_by_key(|id| family(id) as usize);
         let score = |(sum, of, sure): (f64, usize, usize)| Score {
             ratio: (sum / of as f64).exp(),
             of,
             sure,
         };
         let scores = logs.into_iter().map(|(key, sums)| (key, score(sums))).collect();
-        Scoreboard { suites, who, scores }
+        Scoreboard { suites, id, scores }
     }
 
-    /// The score of someone in a suite.
-    pub fn score(&self, who: &str, suite: &str) -> Option<Score> {
-        self.scores.get(&(who.to_string(), suite.to_string())).copied()
+    /// The score of a contestant in a suite.
+    pub fn score(&self, id: &str, suite: &str) -> Option<Score> {
+        self.scores.get(&(id.to_string(), suite.to_string())).copied()
     }
 }
 
-/// Figures that say the same again, or that the clients bound, do not count.
+/// Excludes redundant figures and those that the clients limit.
 fn counts(row: &Row) -> bool {
     !row.figure.ends_with(", wall") && !matches!(row.figure.as_str(), "p50" | "p99" | "p99.9")
 }
 
-/// Who belongs together.
+/// Groups of contestants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// Our loop.
+    /// The loop of `uv-core`.
     Core,
-    /// Our backends alone.
+    /// Backends without a loop.
     Bare,
     /// libuv.
     Libuv,
-    /// What is written by hand.
+    /// Hand-written code.
     Hand,
-    /// The others.
+    /// Other libraries.
     Other,
 }
 
-/// To which family a contestant belongs.
-pub fn family(who: &str) -> Family {
-    match who.split([' ', '-']).next() {
+/// The family of a contestant.
+pub fn family(id: &str) -> Family {
+    match id.split([' ', '-']).next() {
         Some("uv") => Family::Core,
         Some("bare") => Family::Bare,
         Some("libuv") => Family::Libuv,

@@ -1,4 +1,4 @@
-//! `bench serve`: a server for other people's tools.
+//! `bench serve`: a server for other load generators.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,11 +11,11 @@ use crate::servers::{self, Service};
 ///
 /// # Errors
 ///
-/// If the port is taken, and whatever ends a server.
+/// If the port is taken, and the error that ends the server.
 pub(crate) fn serve(
     service: Service,
     backend: Option<&str>,
-    who: Option<&str>,
+    id: Option<&str>,
     port: u16,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -23,22 +23,22 @@ pub(crate) fn serve(
     let named = |error: io::Error| io::Error::new(error.kind(), format!("port {port}: {error}"));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(named)?;
     let address = listener.local_addr()?;
-    let mut tell = |who: &str| {
-        writeln!(out, "{}: {who} on {address}", service.name()).and_then(|()| out.flush())
+    let mut announce = |id: &str| {
+        writeln!(out, "{}: {id} on {address}", service.name()).and_then(|()| out.flush())
     };
-    if let Some(who) = who {
-        tell(who)?;
-        return servers::serve(who, service, listener);
+    if let Some(id) = id {
+        announce(id)?;
+        return servers::serve(id, service, listener);
     }
     let backend = match backend {
         Some(name) => Auto::named(name)?,
         None => Auto::new()?,
     };
-    tell(&format!("uv-core {}", backend.name()))?;
+    announce(&format!("uv-core {}", backend.name()))?;
     on(backend, listener, service)
 }
 
-/// The backend itself, not `Auto`, is under the loop: it is to be measured.
+/// Unwraps `Auto`: the loop runs on the concrete backend, as in the measurements.
 fn on(backend: Auto, listener: TcpListener, service: Service) -> io::Result<()> {
     match backend {
         #[cfg(target_os = "linux")]

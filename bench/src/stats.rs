@@ -1,27 +1,26 @@
-//! From a handful of noisy numbers to a statement, or to the lack of one.
+//! Median, confidence interval and verdict of noisy values.
 
 use serde::{Deserialize, Serialize};
 
-/// Within this of 1, a ratio is level: 5 %.
+/// A ratio within 5 % of 1 is level.
 pub const LEVEL: f64 = 0.05;
 
-/// A median, and the interval that holds the true one in at least 95 of 100 such runs.
+/// A median and its confidence interval at the 95 % level.
 ///
-/// The interval is that of the sign test, which assumes nothing about how the noise is
-/// distributed: it runs from one of the sorted values to another. Up to eight values,
-/// from the least to the greatest.
+/// The interval is that of the sign test, which assumes no distribution of the noise: its ends are
+/// two of the sorted values. For up to eight values they are the minimum and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half of the values are below, half above.
+    /// The median.
     pub median: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
 impl Spread {
-    /// Of these values; `None` of none.
+    /// Computes the spread; `None` without values.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -37,16 +36,15 @@ impl Spread {
         Some(Spread { median, low: sorted[cut], high: sorted[sorted.len() - 1 - cut] })
     }
 
-    /// How far the interval reaches from the median, relative to it.
+    /// The largest distance of the interval's ends from the median, relative to it.
     pub fn relative(&self) -> f64 {
         (self.high - self.median).max(self.median - self.low) / self.median
     }
 }
 
-/// How many values may be left out at each end for the interval to hold the true median
-/// in 95 of 100 runs.
+/// The number of values to cut at each end for a confidence of at least 95 %.
 fn outliers(count: usize) -> usize {
-    // The chance that at most `cut` of `count` values fall on one side of the median.
+    // The probability that at most `cut` of `count` values are on one side of the median.
     let (mut term, mut tail, mut cut) = (0.5_f64.powi(count as i32), 0.0, 0);
     for index in 0..count / 2 {
         tail += term;
@@ -59,21 +57,21 @@ fn outliers(count: usize) -> usize {
     cut
 }
 
-/// What a ratio to the baseline means.
+/// The verdict on a ratio to the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Better than the baseline by more than the baseline differs from itself.
     Ahead,
-    /// Within 5 %, and surely so.
+    /// The whole interval is within 5 %.
     Level,
     /// Worse than the baseline by more than the baseline differs from itself.
     Behind,
-    /// The spread is too wide to tell.
+    /// The spread is too wide for a conclusion.
     NoConclusion,
 }
 
-/// Judges a ratio, above 1 being better, by the ratio of the baseline to itself.
+/// Compares a ratio (above 1 is better) with the ratio of the baseline to itself.
 pub fn judge(ratio: Spread, noise: Spread) -> Verdict {
     if ratio.low > noise.high.max(1.0) {
         Verdict::Ahead
@@ -102,7 +100,7 @@ mod tests {
         assert_eq!(Spread::of(&[]), None);
     }
 
-    /// As tables of the sign test have it.
+    /// Values from published tables of the sign test.
     #[test]
     fn more_values_leave_some_out() {
         let cuts = [(6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (20, 5), (25, 7)];

@@ -1,4 +1,4 @@
-//! What is measured: suites of scenarios, each run by several contestants.
+//! Suites of scenarios, each run by several contestants.
 
 use std::fmt;
 use std::io;
@@ -9,49 +9,49 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Spent;
 use crate::latencies::Latencies;
 
-/// Scenarios that belong together.
+/// A group of related scenarios.
 #[derive(Debug)]
 pub struct Suite {
-    /// In one word, for the command line.
+    /// The name, for the command line.
     pub name: &'static str,
-    /// In one sentence.
+    /// A one-line description.
     pub about: &'static str,
-    /// What is run.
+    /// The scenarios.
     pub scenarios: Vec<Scenario>,
 }
 
-/// One situation, in which every contestant does the same work.
+/// A task that every contestant performs.
 #[derive(Debug)]
 pub struct Scenario {
-    /// In a few words: the head of a column.
+    /// The name: the header of a column.
     pub name: String,
-    /// What the scenario varies, if that is a number: the x of a curve.
+    /// The varied parameter, if it is a number: the x value of a curve.
     pub parameter: Option<u64>,
-    /// What one run gives, in the order of [`Sample::readings`].
+    /// The figures of one run, in the order of [`Sample::readings`].
     pub figures: Vec<Figure>,
-    /// Who runs it, and who cannot.
+    /// The contestants, and those that cannot run.
     pub entrants: Entrants,
 }
 
-/// One number that a run gives.
+/// One measured quantity of a run.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// In a word or two.
+    /// The name.
     pub name: &'static str,
-    /// What exactly was counted and timed.
+    /// The exact definition.
     pub about: &'static str,
-    /// Which clock, and which way up.
+    /// The unit, which implies the clock and the direction.
     pub unit: Unit,
-    /// How much a right run does.
+    /// The expected count of a run.
     pub count: Count,
 }
 
-/// How much a right run does.
+/// The expected count of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// This much, or it went wrong.
+    /// Exactly this count.
     Exactly(u64),
-    /// As much as it can in a given time, but this much.
+    /// At least this count, in a fixed time.
     AtLeast(u64),
 }
 
@@ -64,25 +64,25 @@ impl Count {
     }
 }
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Nanoseconds of the process's CPU time for each. Less is better.
+    /// Nanoseconds of the process's CPU time per item. Less is better.
     CpuTimeEach,
-    /// Nanoseconds on the wall for each. Less is better.
+    /// Nanoseconds of wall-clock time per item. Less is better.
     WallTimeEach,
-    /// How many in a second of the process's CPU time. More is better.
+    /// Items per second of the process's CPU time. More is better.
     PerCpuSecond,
-    /// How many in a second. More is better.
+    /// Items per second. More is better.
     PerSecond,
-    /// Bytes in a second of CPU time. More is better.
+    /// Bytes per second of CPU time. More is better.
     BytesPerCpuSecond,
-    /// Bytes in a second. More is better.
+    /// Bytes per second. More is better.
     BytesPerSecond,
-    /// Bytes of memory of each. Less is better.
+    /// Bytes of memory per item. Less is better.
     BytesEach,
-    /// Calls of each. Less is better.
+    /// Calls per item. Less is better.
     CallsEach,
 }
 
@@ -90,7 +90,7 @@ impl Unit {
     /// The value of a reading.
     pub fn value(self, reading: Reading) -> f64 {
         let count = reading.count as f64;
-        // A clock may be too coarse to show any time at all.
+        // A coarse clock may report zero.
         let seconds = |time: Duration| time.max(Duration::from_nanos(1)).as_secs_f64();
         let (cpu, wall) = (seconds(reading.spent.cpu), seconds(reading.spent.wall));
         match self {
@@ -102,9 +102,9 @@ impl Unit {
         }
     }
 
-    /// How many times as good as `baseline` a value is: above 1 is better.
+    /// The ratio of a value to `baseline`, oriented so that above 1 is better.
     pub fn ratio(self, value: f64, baseline: f64) -> f64 {
-        // Where nothing at all is a good value, nobody is infinitely better than another.
+        // Zero is a valid value of some units: avoid an infinite ratio.
         let least = match self {
             Unit::CallsEach => 0.01,
             Unit::BytesEach => 1.0,
@@ -116,93 +116,93 @@ impl Unit {
         }
     }
 
-    /// Whether it is a cost.
+    /// Whether a smaller value is better.
     pub fn less_is_better(self) -> bool {
         matches!(self, Unit::CpuTimeEach | Unit::WallTimeEach | Unit::BytesEach | Unit::CallsEach)
     }
 
-    /// In words.
+    /// The unit in words.
     pub fn words(self) -> &'static str {
         match self {
-            Unit::CpuTimeEach => "CPU time each",
-            Unit::WallTimeEach => "time each",
+            Unit::CpuTimeEach => "CPU time per item",
+            Unit::WallTimeEach => "time per item",
             Unit::PerCpuSecond => "per second of CPU time",
             Unit::PerSecond => "per second",
             Unit::BytesPerCpuSecond => "bytes per second of CPU time",
             Unit::BytesPerSecond => "bytes per second",
-            Unit::BytesEach => "bytes each",
-            Unit::CallsEach => "calls each",
+            Unit::BytesEach => "bytes per item",
+            Unit::CallsEach => "calls per item",
         }
     }
 }
 
-/// What one run did in what time, for one figure.
+/// The count and the cost of one run, for one figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// How much was done, as counted by those who did it.
+    /// The number of completed items, as counted by the callbacks.
     pub count: u64,
-    /// What it took.
+    /// The time or other cost.
     pub spent: Spent,
 }
 
-/// What one run gives.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// A reading for each figure of the scenario, in their order, or `None` for what the
-    /// contestant cannot do.
+    /// A reading for each figure of the scenario, in their order, or `None` if the contestant
+    /// does not support it.
     pub readings: Vec<Option<Reading>>,
-    /// How long each request took, if that was measured.
+    /// The latency of each request, if it was measured.
     pub latencies: Option<Latencies>,
-    /// What else happened that a reader of the numbers should know.
+    /// Remarks for the report.
     pub notes: Vec<String>,
 }
 
 impl Sample {
-    /// A sample in which everything was done.
+    /// A sample with every reading.
     pub fn new(readings: impl IntoIterator<Item = Reading>) -> Sample {
         Sample { readings: readings.into_iter().map(Some).collect(), ..Sample::default() }
     }
 }
 
-/// Who a contestant is.
+/// The identity of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum ContestantId {
     /// `uv-core`'s loop on the backend of that name.
     Core(&'static str),
     /// The backend of that name, through the trait alone.
     Bare(&'static str),
-    /// What one would write by hand, on the facility of that name.
+    /// Hand-written code on the facility of that name.
     Hand(&'static str),
     /// Another library.
     Peer(&'static str),
 }
 
-impl Who {
-    /// The name of the backend, if it is one of ours, with a loop or without.
+impl ContestantId {
+    /// The name of the backend, with a loop or without; `None` for peers.
     pub fn backend(self) -> Option<&'static str> {
         match self {
-            Who::Core(name) | Who::Bare(name) => Some(name),
-            Who::Hand(_) | Who::Peer(_) => None,
+            ContestantId::Core(name) | ContestantId::Bare(name) => Some(name),
+            ContestantId::Hand(_) | ContestantId::Peer(_) => None,
         }
     }
 
-    /// The name to choose it by, if it is not ours.
+    /// The name for `--peer`, if it is no backend of this workspace.
     pub fn peer(self) -> Option<&'static str> {
         match self {
-            Who::Core(_) | Who::Bare(_) => None,
-            Who::Hand(_) => Some("hand"),
-            Who::Peer(name) => Some(name),
+            ContestantId::Core(_) | ContestantId::Bare(_) => None,
+            ContestantId::Hand(_) => Some("hand"),
+            ContestantId::Peer(name) => Some(name),
         }
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for ContestantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Who::Core(name) => f.pad(&format!("uv-core {name}")),
-            Who::Bare(name) => f.pad(&format!("bare {name}")),
-            Who::Hand(name) => f.pad(&format!("hand {name}")),
-            Who::Peer(name) => f.pad(name),
+            ContestantId::Core(name) => f.pad(&format!("uv-core {name}")),
+            ContestantId::Bare(name) => f.pad(&format!("bare {name}")),
+            ContestantId::Hand(name) => f.pad(&format!("hand {name}")),
+            ContestantId::Peer(name) => f.pad(name),
         }
     }
 }
@@ -210,22 +210,22 @@ impl fmt::Display for Who {
 /// Runs a scenario once.
 pub type Run = Box<dyn Fn() -> io::Result<Sample>>;
 
-/// Someone who can run a scenario.
+/// An implementation that can run a scenario.
 pub struct Contestant {
-    /// Who it is.
-    pub who: Who,
+    /// The identity.
+    pub id: ContestantId,
     run: Run,
 }
 
 impl Contestant {
-    /// Runs the scenario once and checks that everything was done.
+    /// Runs the scenario once and checks its counts.
     ///
     /// # Errors
     ///
     /// Those of the run, and `InvalidData` if a count is wrong.
     pub fn run(&self, figures: &[Figure]) -> io::Result<Sample> {
         let named =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.who));
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.id));
         let sample = (self.run)().map_err(named)?;
         let wrong = |why: String| named(io::Error::new(io::ErrorKind::InvalidData, why));
         if sample.readings.len() != figures.len() {
@@ -246,38 +246,38 @@ impl Contestant {
 
 impl fmt::Debug for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Contestant").field("who", &self.who).finish_non_exhaustive()
+        f.debug_struct("Contestant").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-/// Someone who cannot run here.
+/// A contestant that cannot run on this machine or in this build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// Who it is.
-    pub who: String,
-    /// Why, and what to do about it.
+    /// The identity.
+    pub id: String,
+    /// The reason and the remedy.
     pub why: String,
 }
 
-/// Who runs a scenario, and who cannot.
+/// The contestants of a scenario, and those that cannot run.
 #[derive(Debug, Default)]
 pub struct Entrants {
-    /// Those that run, in the order of a round.
+    /// The contestants, in the order of a round.
     pub contestants: Vec<Contestant>,
-    /// Those that do not.
+    /// The missing ones.
     pub absent: Vec<Absent>,
-    /// Every run is a process of its own that warms up by itself: none is run in vain before.
+    /// Every run is a separate process that warms up by itself: no warm-up round is needed.
     pub warm_up_themselves: bool,
 }
 
 impl Entrants {
-    /// Enters a contestant.
-    pub fn enter(&mut self, who: Who, run: impl Fn() -> io::Result<Sample> + 'static) {
-        self.contestants.push(Contestant { who, run: Box::new(run) });
+    /// Adds a contestant.
+    pub fn enter(&mut self, id: ContestantId, run: impl Fn() -> io::Result<Sample> + 'static) {
+        self.contestants.push(Contestant { id, run: Box::new(run) });
     }
 
-    /// Notes that someone is missing.
-    pub fn excuse(&mut self, who: Who, why: impl Into<String>) {
-        self.absent.push(Absent { who: who.to_string(), why: why.into() });
+    /// Records a missing contestant.
+    pub fn skip(&mut self, id: ContestantId, why: impl Into<String>) {
+        self.absent.push(Absent { id: id.to_string(), why: why.into() });
     }
 }

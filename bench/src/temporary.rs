@@ -1,15 +1,15 @@
-//! Files for the time of a benchmark.
+//! Temporary files.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{fs, io};
 
-/// A file of known content, removed at the end.
+/// A file of known content, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Temporary(io::Result<PathBuf>);
 
 impl Temporary {
-    /// A file that nobody else has. `purpose` is a part of its name.
+    /// Creates a file with a unique name that contains `purpose`.
     pub(crate) fn new(purpose: &str, content: &[u8]) -> Temporary {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -18,7 +18,7 @@ impl Temporary {
         Temporary(fs::write(&path, content).map(|()| path))
     }
 
-    /// Where it is, or why it could not be made.
+    /// The path, or the error of its creation.
     pub(crate) fn path(&self) -> io::Result<&Path> {
         match &self.0 {
             Ok(path) => Ok(path),

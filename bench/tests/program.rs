@@ -1,4 +1,4 @@
-//! The program, as one calls it.
+//! The command-line interface.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -30,19 +30,20 @@ fn the_list_names_suites_and_contestants() {
 fn a_mistake_is_told_and_has_a_status() {
     let output = bench(&["--suite", "tea"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no suite is called 'tea': timers, turns"));
+    assert!(text(&output.stderr).contains("unknown suite 'tea': use timers, iterations"));
 }
 
-/// One quick suite, its table, its file, and the comparison of that file with itself and
-/// with one in which everyone had been half as fast.
+/// One quick suite, its table, its file, and the comparison of that file with itself and with one
+/// in which every value is halved.
 #[test]
 fn results_are_shown_written_and_compared() {
     let (now, before) = (file("now.json"), file("before.json"));
     let (now, before) = (now.to_str().unwrap(), before.to_str().unwrap());
-    let output = bench(&["-s", "turns", "-b", "poll", "-p", "polling,libuv,hand", "--json", now]);
+    let output =
+        bench(&["-s", "iterations", "-b", "poll", "-p", "polling,libuv,hand", "--json", now]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    for part in ["turns: turns", "uv-core poll", "polling", "again", "a quiet socket"] {
+    for part in ["iterations: iterations", "uv-core poll", "polling", "again", "a quiet socket"] {
         assert!(table.contains(part), "no {part} in {table}");
     }
     assert!(!table.contains('\u{1b}'), "NO_COLOR was set");
@@ -54,7 +55,7 @@ fn results_are_shown_written_and_compared() {
     let mut results: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(now).unwrap()).unwrap();
     for row in results["rows"].as_array_mut().unwrap() {
-        // As if the noise had been none, for this is not about noise.
+        // Remove the noise.
         for part in ["median", "low", "high"] {
             row["again"]["ratio"][part] = 1.0.into();
         }
@@ -87,10 +88,10 @@ fn a_file_that_is_no_result_is_refused_by_name() {
     std::fs::write(&path, "{}").unwrap();
     let output = bench(&["compare", path.to_str().unwrap(), path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("nothing.json: no results"));
+    assert!(text(&output.stderr).contains("nothing.json: no benchmark results"));
 }
 
-/// A page and a chart are drawn from results; a chart of what was not measured is refused.
+/// A page and a chart are drawn from results; a chart without its data is an error.
 #[test]
 fn results_are_drawn() {
     let folder = file("drawn");
@@ -104,7 +105,7 @@ fn results_are_drawn() {
         assert!(page.contains(part), "no {part} in the page");
     }
     for part in ["<script", "http://", "https://"] {
-        assert!(!page.contains(part), "{part} in a page that stands alone");
+        assert!(!page.contains(part), "{part} in a self-contained page");
     }
     let (results, chart) = (folder.join("results.json"), folder.join("wait.svg"));
     let draw = ["report", results.to_str().unwrap(), "--chart", chart.to_str().unwrap()];
@@ -123,23 +124,22 @@ fn results_are_drawn() {
 
 #[test]
 fn one_run_is_one_flat_line() {
-    let output = bench(&["once", "turns", "--backend", "poll", "--json"]);
+    let output = bench(&["once", "iterations", "--backend", "poll", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let line = text(&output.stdout);
     assert_eq!(line.lines().count(), 1, "{line}");
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(line["who"], "uv-core poll");
-    assert_eq!(line["turns_count"], 100_000);
-    assert!(line["turns_per_cpu_second"].as_f64().unwrap() > 0.0);
+    assert_eq!(line["contestant"], "uv-core poll");
+    assert_eq!(line["iterations_count"], 100_000);
+    assert!(line["iterations_per_cpu_second"].as_f64().unwrap() > 0.0);
     assert!(line.as_object().unwrap().values().all(|value| !value.is_object()));
 
-    let output = bench(&["once", "turns", "--backend", "tea"]);
+    let output = bench(&["once", "iterations", "--backend", "tea"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("uv-core poll"), "{}", text(&output.stderr));
 }
 
-/// A server for other tools: it says where it is, sends back what it gets, and outlives peers
-/// that reset their connections.
+/// A server for other tools: it prints its address, echoes, and survives connection resets.
 #[test]
 fn a_server_serves_until_it_is_killed() {
     use std::io::{BufRead, BufReader, Read, Write};
@@ -157,7 +157,7 @@ fn a_server_serves_until_it_is_killed() {
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some((_, address)) = line.trim().rsplit_once(' ') else {
-            // A kernel that forbids io_uring says so.
+            // The kernel may forbid io_uring.
             assert_eq!((backend, server.wait().unwrap().code()), ("uring", Some(2)));
             continue;
         };
@@ -168,11 +168,99 @@ fn a_server_serves_until_it_is_killed() {
             let mut received = vec![0; size];
             peer.read_exact(&mut received).unwrap();
             assert_eq!(received, sent);
-            // Closing what was not read resets the connection.
+            // Closing with unread data resets the connection.
             peer.write_all(&sent).unwrap();
         }
-        assert!(server.try_wait().unwrap().is_none(), "{backend}: it has ended");
+        assert!(server.try_wait().unwrap().is_none(), "{backend}: the server has exited");
         server.kill().unwrap();
         server.wait().unwrap();
     }
+}
+
+/// One real path: counted, stored, compared with itself and with a smaller number.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hot_path_is_counted_kept_and_compared() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: valgrind is not installed, so nothing can be counted");
+        return;
+    }
+    let (kept, profiles) = (file("counts.json"), file("profiles"));
+    let _ = std::fs::remove_file(&kept);
+    let (path, folder) = (kept.to_str().unwrap(), profiles.to_str().unwrap());
+    let count = |more: &[&str]| {
+        let args = ["count", "-p", "try-write", "-l", "epoll", "--rounds", "20", "--kept", path];
+        bench(&[&args[..], more].concat())
+    };
+    let output = count(&["--accept", "--profiles", folder]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(profiles.join("try-write-epoll-60-0.callgrind").exists());
+    let numbers: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&kept).unwrap()).unwrap();
+    let cost = &numbers[std::env::consts::ARCH]["costs"]["try-write/epoll"];
+    let instructions = cost["instructions"].as_f64().unwrap();
+    assert!((50.0..50_000.0).contains(&instructions), "{cost}");
+    // Null where tracing is not permitted.
+    assert!(cost["calls"].is_null() || cost["calls"] == 1.0, "{cost}");
+
+    let output = count(&[]);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("try-write          epoll"), "{}", text(&output.stdout));
+
+    let mut less = numbers.clone();
+    let arch = std::env::consts::ARCH;
+    less[arch]["costs"]["try-write/epoll"]["instructions"] = (instructions * 0.9).into();
+    std::fs::write(&kept, less.to_string()).unwrap();
+    let output = count(&[]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("over 3 % more"), "{}", text(&output.stdout));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn counting_without_valgrind_names_the_remedy() {
+    let program = env!("CARGO_BIN_EXE_bench");
+    let args = ["count", "--kept", "nothing.json"];
+    let output = Command::new(program).args(args).env("PATH", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("apt-get install valgrind"), "{}", text(&output.stderr));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_unknown_path_is_refused_by_name() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: valgrind is not installed, which is reported first");
+        return;
+    }
+    let output = bench(&["count", "--path", "tea", "--kept", "nothing.json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = text(&output.stderr);
+    assert!(words.contains("unknown path 'tea': use echo-write, "), "{words}");
+}
+
+/// All kinds of traffic for a moment, on every backend of this machine.
+#[test]
+fn a_short_soak_is_clean() {
+    let backends = match () {
+        () if cfg!(target_os = "linux") => "select,poll,epoll,uring",
+        () if cfg!(windows) => "select,poll,iocp",
+        () => "select,poll,kqueue",
+    };
+    let output = bench(&["soak", "--minutes", "0.02", "--backend", backends]);
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{shown}{errors}");
+    for backend in backends.split(',') {
+        assert!(shown.contains(&format!("{backend}: clean")), "{shown}");
+    }
+    // Each kind has done something.
+    let idle = |line: &&str| line.ends_with("compared") && line.contains("            0 ");
+    assert!(!cfg!(unix) || !shown.lines().any(|line| idle(&line)), "{shown}");
+}
+
+#[test]
+fn a_soak_names_an_unknown_backend() {
+    let output = bench(&["soak", "--backend", "tea"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("tea"), "{}", text(&output.stderr));
 }

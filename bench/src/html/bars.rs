@@ -1,4 +1,4 @@
-//! Bars: everyone in one figure of one scenario, the best first.
+//! Bar charts: the contestants in one figure of one scenario, the best first.
 
 use super::svg::{Anchor, Svg};
 use crate::report::{times, value};
@@ -7,15 +7,15 @@ use crate::scoreboard::{Family, family};
 use crate::stats::Verdict;
 
 const WIDTH: f64 = 520.0;
-/// Where bars begin and how far they go; beyond are the numbers.
+/// The area of the bars; the numbers are to its right.
 const LEFT: f64 = 108.0;
 const LONGEST: f64 = 256.0;
 const TOP: f64 = 30.0;
 const STEP: f64 = 21.0;
 const THICK: f64 = 14.0;
 
-pub(super) fn class(who: &str) -> &'static str {
-    match family(who) {
+pub(super) fn class(id: &str) -> &'static str {
+    match family(id) {
         Family::Core => "f-core",
         Family::Bare => "f-bare",
         Family::Libuv => "f-libuv",
@@ -24,7 +24,7 @@ pub(super) fn class(who: &str) -> &'static str {
     }
 }
 
-/// All contestants of a row.
+/// Draws all contestants of a row.
 pub(super) fn chart(row: &Row, title: &str) -> Svg {
     let mut entries: Vec<&Entry> = row.entries.iter().collect();
     entries.sort_by(|one, other| {
@@ -40,21 +40,21 @@ pub(super) fn chart(row: &Row, title: &str) -> Svg {
     for (index, entry) in entries.iter().enumerate() {
         let y = TOP + STEP * index as f64;
         let base = y + THICK - 3.0;
-        let name = if family(&entry.who) == Family::Core { "strong" } else { "name" };
-        svg.text(name, (LEFT - 8.0, base), Anchor::End, &entry.who);
+        let name = if family(&entry.id) == Family::Core { "strong" } else { "name" };
+        svg.text(name, (LEFT - 8.0, base), Anchor::End, &entry.id);
         let number = value(entry.value.median, row.unit);
-        let is_baseline = entry.who == row.baseline;
+        let is_baseline = entry.id == row.baseline;
         let ratio = if is_baseline { "1×".into() } else { times(entry.ratio.median) };
         let title = format!(
             "{}: {number}, {ratio} of {} (from {} to {})",
-            entry.who,
+            entry.id,
             row.baseline,
             times(entry.ratio.low),
             times(entry.ratio.high),
         );
         let long = length(entry.value.median);
-        svg.bar(class(&entry.who), (LEFT, y), (long, THICK), &title);
-        // How far the median may be off, as far as there is room for it.
+        svg.bar(class(&entry.id), (LEFT, y), (long, THICK), &title);
+        // The confidence interval of the median, clipped to the area.
         let (low, high) = (length(entry.value.low), length(entry.value.high).min(LONGEST * 1.06));
         if high - low > 3.0 {
             let middle = y + THICK / 2.0;

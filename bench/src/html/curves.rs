@@ -1,50 +1,50 @@
-//! Lines: what waiting costs against the number of sources, and how long requests take.
+//! Line charts: the cost of a wait by the number of sources, and latency distributions.
 
 use super::svg::{Anchor, LogAxis, Svg};
 use crate::report::value;
 use crate::results::{Distribution, Row};
 use crate::suite::Unit;
 
-/// The room around the lines.
+/// The margins around the lines.
 const LEFT: f64 = 62.0;
 const TOP: f64 = 46.0;
 const RIGHT: f64 = 112.0;
 const BOTTOM: f64 = 44.0;
-/// Names at the end of lines are at least this far apart.
+/// The minimum distance between the labels of lines.
 const APART: f64 = 14.0;
 
-/// One line: whose it is, and its points.
+/// One line: the contestant and its points.
 struct Series {
-    who: String,
+    id: String,
     points: Vec<(f64, f64)>,
 }
 
-/// The colour of a line is that of the facility, the last word of the name.
-fn class(who: &str) -> String {
-    let last = who.split(' ').next_back().unwrap_or(who);
+/// The style class of a line: the facility, the last word of the name.
+fn class(id: &str) -> String {
+    let last = id.split(' ').next_back().unwrap_or(id);
     let known = ["select", "poll", "epoll", "uring", "mio", "polling", "tokio", "libuv"];
     let known = known.into_iter().find(|name| *name == last).unwrap_or("libuv");
     format!("s-{known}")
 }
 
-/// What is written by hand is dashed, and lies beside ours.
-fn is_dashed(who: &str) -> bool {
-    who.starts_with("hand ")
+/// True for hand-written code, whose line is dashed.
+fn is_dashed(id: &str) -> bool {
+    id.starts_with("hand ")
 }
 
-/// The costs of one figure against the number of sources; one row for each number.
+/// Draws the costs of one figure by the number of sources; one row for each number.
 pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> {
     const SHOWN: [&str; 7] =
         ["bare select", "bare poll", "bare epoll", "bare uring", "hand epoll", "mio", "polling"];
-    let series = SHOWN.iter().filter_map(|who| {
+    let series = SHOWN.iter().filter_map(|id| {
         let points: Vec<_> = rows
             .iter()
             .filter_map(|row| {
-                let entry = row.entries.iter().find(|entry| entry.who == *who)?;
+                let entry = row.entries.iter().find(|entry| entry.id == *id)?;
                 Some((row.parameter? as f64, entry.value.median))
             })
             .collect();
-        (points.len() > 1).then(|| Series { who: who.to_string(), points })
+        (points.len() > 1).then(|| Series { id: id.to_string(), points })
     });
     let series: Vec<Series> = series.collect();
     let first = rows.first().filter(|_| !series.is_empty())?;
@@ -57,12 +57,12 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
         chart.column(tick, &thousands(tick));
     }
     chart.foot("registered sources");
-    let tell = |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit));
-    chart.series(&series, Some(&tell));
+    let describe = |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit));
+    chart.series(&series, Some(&describe));
     Some(chart.svg)
 }
 
-/// A round value: without the zeros that say how exact others are.
+/// The label of a round value, without trailing zeros.
 fn short(tick: f64, unit: Unit) -> String {
     value(tick, unit).replace(".00", "").replace(".0 ", " ")
 }
@@ -74,19 +74,19 @@ fn thousands(number: f64) -> String {
     }
 }
 
-/// How long requests take: for each share of them, the time within which they were answered.
+/// Draws latency distributions: for each share of requests, the time within which they completed.
 pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> Option<Svg> {
     const SHOWN: [&str; 7] =
         ["uv-core epoll", "uv-core uring", "hand epoll", "hand uring", "libuv", "mio", "tokio"];
-    /// Nines: the first mark has none, the second one…
+    /// Ticks by the number of nines.
     const MARKS: [(f64, &str); 5] =
         [(0.0, "0"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
     let nines = |share: f64| 1.0 / (1.0 - share.min(0.9999));
-    let series = SHOWN.iter().filter_map(|who| {
-        let of = of.iter().find(|of| of.who == *who)?;
+    let series = SHOWN.iter().filter_map(|id| {
+        let of = of.iter().find(|of| of.id == *id)?;
         let curve = of.curve.iter().filter(|(share, _)| *share <= 0.9999);
         let points = curve.map(|(share, time)| (nines(*share), *time)).collect();
-        Some(Series { who: who.to_string(), points })
+        Some(Series { id: id.to_string(), points })
     });
     let series: Vec<Series> = series.collect();
     if series.is_empty() {
@@ -99,12 +99,12 @@ pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> 
     for (share, name) in MARKS {
         chart.column(nines(share), name);
     }
-    chart.foot("share of requests that were answered within");
+    chart.foot("share of requests answered within this time");
     chart.series(&series, None);
     Some(chart.svg)
 }
 
-/// Axes and what is drawn between them.
+/// A chart with axes.
 struct Chart {
     svg: Svg,
     x: LogAxis,
@@ -142,33 +142,33 @@ impl Chart {
         self.svg.text("note", (middle, self.bottom + 34.0), Anchor::Middle, text);
     }
 
-    /// Draws the lines, their points if `tell` says something about each, and their names.
-    fn series(&mut self, all: &[Series], tell: Option<&dyn Fn((f64, f64)) -> String>) {
+    /// Draws the lines, their points if `describe` is given, and their labels.
+    fn series(&mut self, all: &[Series], describe: Option<&dyn Fn((f64, f64)) -> String>) {
         let place = |(x, y): (f64, f64)| (self.x.at(x), self.y.at(y));
         let mut ends = Vec::new();
-        for Series { who, points } in all {
-            let dashed = if is_dashed(who) { " dashed" } else { "" };
+        for Series { id, points } in all {
+            let dashed = if is_dashed(id) { " dashed" } else { "" };
             let places: Vec<_> = points.iter().map(|point| place(*point)).collect();
-            self.svg.path(&format!("curve {}{dashed}", class(who)), &places, who);
-            if let Some(tell) = tell.filter(|_| !is_dashed(who)) {
+            self.svg.path(&format!("curve {}{dashed}", class(id)), &places, id);
+            if let Some(describe) = describe.filter(|_| !is_dashed(id)) {
                 for (point, at) in points.iter().zip(&places) {
-                    self.svg.dot(&class(who), *at, &format!("{who}, {}", tell(*point)));
+                    self.svg.dot(&class(id), *at, &format!("{id}, {}", describe(*point)));
                 }
             }
             if let Some((_, y)) = places.last() {
-                ends.push((*y, who));
+                ends.push((*y, id));
             }
         }
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut above = f64::MIN;
         let total = APART * ends.len() as f64;
-        for (index, (y, who)) in ends.iter().enumerate() {
-            // Not so far down that those below leave the picture.
+        for (index, (y, id)) in ends.iter().enumerate() {
+            // Keep space for the labels below.
             let room = self.bottom + APART - (total - APART * index as f64);
             let at = y.min(room).max(above + APART);
             above = at;
             let name = (self.right + 10.0, at + 4.0);
-            self.svg.text(&class(who), name, Anchor::Start, who);
+            self.svg.text(&class(id), name, Anchor::Start, id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The report as a page: one file, without a script and without the network.
+//! The report as one self-contained HTML file without scripts.
 
 mod bars;
 mod curves;
@@ -12,50 +12,50 @@ use crate::report::{self, times};
 use crate::results::{Distribution, Results, Row};
 use crate::scoreboard::Scoreboard;
 
-/// Colours and strokes of all charts, in light and in dark.
+/// Colours and strokes of all charts, for light and dark mode.
 const STYLE: &str = include_str!("style.css");
 const PAGE: &str = include_str!("page.css");
 
-/// What each suite is about, for those who see it the first time.
+/// The title and introduction of each suite.
 const SUITES: [(&str, &str, &str); 13] = [
     (
         "wait",
         "Waiting",
-        "What a poller costs against the number of sources that it watches. \
-     select and poll look at all of them each time; epoll and io_uring only at those that are \
-     ready. No loop is involved: bare is our backend through its trait, hand the system call.",
+        "The cost of a poller by the number of registered sources. select and poll scan all of them in \
+     each wait; epoll and io_uring process only ready ones. No loop is involved: bare is a \
+     backend through its trait, hand is hand-written code on the system call.",
     ),
     (
         "echo",
         "Echo over TCP",
-        "A server that sends back what it gets, alone on its core; the \
-     clients on another. Connections × size of a request × requests of each connection in flight.",
+        "An echo server pinned to one core, with the clients on another. \
+     Connections × request size × requests in flight per connection.",
     ),
     ("connect", "Connections", "Connect, one request of 64 bytes, reset."),
-    ("pump", "One-way pump", "Bytes that a server reads and drops."),
+    ("pump", "One-way pump", "Bytes that a server reads and discards."),
     ("udp", "UDP", "Datagrams of 64 bytes, both ends in one loop."),
-    ("timers", "Timers", "Made, started, stopped, started anew, fired."),
-    ("turns", "Turns of the loop", "What a turn costs when there is nothing to do."),
-    ("async", "Wake-ups", "A loop is woken by another thread."),
-    ("pool", "Thread pool", "Jobs that do nothing, to a thread and back."),
-    ("files", "Files", "Reads and looks at files."),
-    ("spawn", "Processes", "Children that are started and end."),
-    ("memory", "Memory", "What things take that do nothing."),
+    ("timers", "Timers", "Created, started, stopped, restarted, fired."),
+    ("iterations", "Loop iterations", "The cost of an iteration without events."),
+    ("async", "Wake-ups", "Another thread wakes a loop."),
+    ("pool", "Thread pool", "Empty jobs, to a pool thread and back."),
+    ("files", "Files", "Read and stat of cached files."),
+    ("spawn", "Processes", "Children that exit immediately."),
+    ("memory", "Memory", "Memory of idle handles and connections."),
     (
         "calls",
         "System calls and allocations",
-        "System calls and allocations of a TCP server, for each request. They repeat \
-     exactly, on any machine.",
+        "System calls and allocations of a TCP server per request. The counts are \
+     deterministic.",
     ),
 ];
 
-/// The chart of what waiting costs, as a file of its own; `None` if that was not measured.
+/// The chart of wait costs as a separate file; `None` if that was not measured.
 pub fn wait_chart(results: &Results) -> Option<String> {
     let title = "Cost of one wait with one active source, CPU time";
     Some(curves::wait(&figure(results, "wait", "wait"), title, (760.0, 430.0))?.file())
 }
 
-/// The page.
+/// Renders the page.
 pub fn page(results: &Results) -> String {
     let board = Scoreboard::of(results);
     let mut html = String::from(
@@ -68,9 +68,9 @@ pub fn page(results: &Results) -> String {
     html += "</style></head><body><main>";
     head(&mut html, results);
     tiles(&mut html, &board);
-    html += "<h2 id=\"scoreboard\">Scoreboard</h2><p>How many times as good as the baseline, \
-             which is 1×: the geometric mean over a suite, above 1 being better. Grey numbers \
-             are of suites in which fewer than half of the comparisons allow a conclusion.</p>\
+    html += "<h2 id=\"scoreboard\">Scoreboard</h2><p>Geometric mean of the ratios to the \
+             baseline (1×) over a suite; above 1 is better. Grey: fewer than half of the \
+             comparisons allow a conclusion.</p>\
              <div class=\"card\">";
     html += &tables::scoreboard(&board);
     html += "</div>";
@@ -79,7 +79,7 @@ pub fn page(results: &Results) -> String {
             section(&mut html, results, (name, title, about));
         }
     }
-    // Suites that are newer than this list.
+    // Suites that this list does not contain.
     for (name, _) in &board.suites {
         if SUITES.iter().all(|(known, ..)| known != name) {
             section(&mut html, results, (name, name, ""));
@@ -125,10 +125,10 @@ fn head(html: &mut String, results: &Results) {
     *html += "</nav>";
 }
 
-/// What most people will use, in a few numbers.
+/// The default backend compared with peers, as a few numbers.
 fn tiles(html: &mut String, board: &Scoreboard) {
     let ours = ["uv-core epoll", "uv-core kqueue", "uv-core iocp", "uv-core poll"];
-    let Some(ours) = ours.into_iter().find(|who| board.who.iter().any(|one| one == who)) else {
+    let Some(ours) = ours.into_iter().find(|id| board.id.iter().any(|one| one == id)) else {
         return;
     };
     let _ = write!(html, "<h2>{ours}, against others</h2><div class=\"tiles\">");
@@ -138,7 +138,7 @@ fn tiles(html: &mut String, board: &Scoreboard) {
         let _ = write!(
             html,
             "<div class=\"tile\"><div class=\"what\">{}</div><div class=\"times\">{}</div>\
-             <div class=\"than\">as good as {}</div></div>",
+             <div class=\"than\">compared with {}</div></div>",
             escaped(title),
             times(score.ratio),
             escaped(baseline),
@@ -170,9 +170,9 @@ fn section(html: &mut String, results: &Results, (name, title, about): (&str, &s
 const KEY: &str = "<div class=\"key\"><span><i style=\"background:var(--fam-core)\"></i>uv-core\
      </span><span><i style=\"background:var(--fam-bare)\"></i>backend alone</span>\
      <span><i style=\"background:var(--fam-libuv)\"></i>libuv</span>\
-     <span><i style=\"background:var(--fam-hand)\"></i>written by hand</span>\
+     <span><i style=\"background:var(--fam-hand)\"></i>hand-written</span>\
      <span><i style=\"background:var(--fam-other)\"></i>others</span>\
-     <span>thin line: spread of the median</span></div>";
+     <span>thin line: confidence interval of the median</span></div>";
 
 fn caption(row: &Row) -> String {
     format!("{}, {} ({})", row.figure, row.scenario, row.unit.words())
@@ -190,12 +190,12 @@ fn figure<'a>(results: &'a Results, suite: &str, figure: &str) -> Vec<&'a Row> {
 fn wait(html: &mut String, results: &Results) {
     const FIGURES: [(&str, &str); 7] = [
         ("wait", "One wait, one source active"),
-        ("wait, 10 % active", "Each report, a tenth of the sources active"),
-        ("wait, all active", "Each report, all sources active"),
-        ("turn", "One wait, with the write and the read"),
-        ("register", "Registering, for each source"),
-        ("modify", "Modifying, for each source"),
-        ("deregister", "Deregistering, for each source"),
+        ("wait, 10 % active", "Per event, a tenth of the sources active"),
+        ("wait, all active", "Per event, all sources active"),
+        ("cycle", "One wait, with the write and the read"),
+        ("register", "Register, per source"),
+        ("modify", "Modify, per source"),
+        ("deregister", "Deregister, per source"),
     ];
     for (index, (name, title)) in FIGURES.iter().enumerate() {
         let rows = figure(results, "wait", name);
@@ -228,17 +228,17 @@ fn echo(html: &mut String, results: &Results) {
 }
 
 fn foot(html: &mut String, results: &Results) {
-    *html += "<footer><p>In each round everyone runs once, and each round begins with another; \
-              one round before the first is not counted. Ratios are medians over the rounds of \
-              the value against the baseline's in the same round; spreads hold the true median \
-              in 95 of 100 cases. The baseline runs twice in each round, and what it differs \
-              from itself by is noise: + is better beyond the noise, − worse, = within 5 %, ? no \
+    *html += "<footer><p>In each round every contestant runs once, in an order that changes \
+              from round to round; a warm-up round is not counted. A ratio is the median over \
+              the rounds of the value against the baseline's in the same round; a spread is its \
+              95 % confidence interval. The baseline runs twice in each round, and its ratio to \
+              itself is the noise: + is better beyond the noise, − worse, = within 5 %, ? no \
               conclusion. Only the loopback interface is used.</p>";
     for note in &results.notes {
         let _ = write!(html, "<p>{}</p>", escaped(note));
     }
-    for (why, who) in report::absent(results) {
-        let _ = write!(html, "<p>Not run: {} ({})</p>", escaped(&who.join(", ")), escaped(why));
+    for (why, id) in report::absent(results) {
+        let _ = write!(html, "<p>Not run: {} ({})</p>", escaped(&id.join(", ")), escaped(why));
     }
     *html += "</footer>";
 }

@@ -1,8 +1,8 @@
-//! Pictures, as text.
+//! SVG output.
 
 use std::fmt::{Display, Write};
 
-/// A picture that grows by what is drawn.
+/// An SVG image under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     pub(super) width: f64,
@@ -11,7 +11,7 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// From where a text grows.
+/// The alignment of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -25,7 +25,7 @@ impl Svg {
     }
 
     fn push(&mut self, text: std::fmt::Arguments<'_>) {
-        // A string takes anything.
+        // Writing to a string cannot fail.
         let _ = self.body.write_fmt(text);
     }
 
@@ -35,7 +35,7 @@ impl Svg {
         ));
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)], title: &str) {
         let mut data = String::new();
         for (index, (x, y)) in points.iter().enumerate() {
@@ -55,7 +55,7 @@ impl Svg {
         ));
     }
 
-    /// A bar that starts flat and ends round.
+    /// Draws a bar with a flat start and a round end.
     pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), (w, h): (f64, f64), title: &str) {
         let (title, r) = (escaped(title), (h / 4.0).min(w));
         self.push(format_args!(
@@ -85,7 +85,7 @@ impl Svg {
         ));
     }
 
-    /// As an element of a page, which has the styles.
+    /// Returns an element for a page that has the styles.
     pub(super) fn element(&self) -> String {
         let Svg { width, height, label, body } = self;
         let label = escaped(label);
@@ -95,7 +95,7 @@ impl Svg {
         )
     }
 
-    /// As a file of its own.
+    /// Returns a separate file with its styles.
     pub(super) fn file(&self) -> String {
         let (Svg { width, height, label, body }, style) = (self, super::STYLE);
         let label = escaped(label);
@@ -108,12 +108,12 @@ impl Svg {
     }
 }
 
-/// With nothing that the page would take for its own.
+/// Escapes markup.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// An axis on which each step is as many times the one before.
+/// A logarithmic axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogAxis {
     low: f64,
@@ -123,7 +123,7 @@ pub(super) struct LogAxis {
 }
 
 impl LogAxis {
-    /// From the place `from` to the place `to`, holding all values.
+    /// An axis from `from` to `to` that contains all values.
     pub(super) fn holding(values: impl Iterator<Item = f64>, from: f64, to: f64) -> LogAxis {
         let values = values.filter(|value| *value > 0.0);
         let (low, high) = values
@@ -132,13 +132,13 @@ impl LogAxis {
         LogAxis { low: low.ln(), high: high.ln(), from, to }
     }
 
-    /// Where a value is.
+    /// The position of a value.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = (value.ln() - self.low) / (self.high - self.low);
         self.from + share * (self.to - self.from)
     }
 
-    /// Powers of ten within; if those are few, their doubles and fives as well.
+    /// Ticks at powers of ten; if those are few, at their multiples by 2 and 5 too.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let powers =
             (self.low / 10_f64.ln()).floor() as i32..=(self.high / 10_f64.ln()).ceil() as i32;

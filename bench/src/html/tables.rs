@@ -1,4 +1,4 @@
-//! Tables: the scoreboard, and the numbers behind every chart.
+//! Tables: the scoreboard and the values of every chart.
 
 use std::fmt::Write;
 
@@ -8,29 +8,29 @@ use crate::results::{Results, Row};
 use crate::scoreboard::{Family, Scoreboard, family};
 use crate::stats::Verdict;
 
-/// Contestants down, suites across.
+/// The scoreboard: contestants in rows, suites in columns.
 pub(super) fn scoreboard(board: &Scoreboard) -> String {
     let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th></th>");
     for (suite, baseline) in &board.suites {
         let (suite, baseline) = (escaped(suite), escaped(baseline));
-        let _ = write!(html, "<th>{suite}<small>to {baseline}</small></th>");
+        let _ = write!(html, "<th>{suite}<small>vs {baseline}</small></th>");
     }
     html += "</tr></thead><tbody>";
     let mut before = None;
-    for who in &board.who {
-        let family = family(who);
+    for id in &board.id {
+        let family = family(id);
         let core = if family == Family::Core { "core" } else { "" };
         let gap = if before.is_some_and(|before| before != family) { "gap" } else { "" };
         before = Some(family);
-        let _ = write!(html, "<tr class=\"{core} {gap}\"><td>{}</td>", escaped(who));
+        let _ = write!(html, "<tr class=\"{core} {gap}\"><td>{}</td>", escaped(id));
         for (suite, baseline) in &board.suites {
-            html += &match board.score(who, suite) {
+            html += &match board.score(id, suite) {
                 None => "<td></td>".to_string(),
-                Some(_) if who == baseline => "<td class=\"base\">1×</td>".to_string(),
+                Some(_) if id == baseline => "<td class=\"base\">1×</td>".to_string(),
                 Some(score) => {
                     let side = if score.ratio >= 1.0 { "up" } else { "down" };
                     let unsure = if 2 * score.sure < score.of { " unsure" } else { "" };
-                    // Four times as good is as strong as it gets.
+                    // The tone saturates at a ratio of 4.
                     let tone = (score.ratio.ln().abs() / 4_f64.ln()).min(1.0) * 55.0;
                     let (of, sure) = (score.of, score.sure);
                     let ratio = times(score.ratio);
@@ -46,7 +46,7 @@ pub(super) fn scoreboard(board: &Scoreboard) -> String {
     html + "</tbody></table></div>"
 }
 
-/// Every figure of a suite: contestants down, scenarios across.
+/// Every figure of a suite: contestants in rows, scenarios in columns.
 pub(super) fn details(results: &Results, suite: &str) -> String {
     let mut html = String::from("<details><summary>All numbers</summary>");
     let mut figures: Vec<&str> = Vec::new();
@@ -72,21 +72,21 @@ fn table(rows: &[&&Row]) -> String {
     let mut all: Vec<&str> = Vec::new();
     for row in rows {
         let _ = write!(html, "<th>{}</th>", escaped(&row.scenario));
-        let names = row.entries.iter().chain([&row.again]).map(|entry| entry.who.as_str());
+        let names = row.entries.iter().chain([&row.again]).map(|entry| entry.id.as_str());
         all.extend(names.filter(|name| !all.contains(name)).collect::<Vec<_>>());
     }
     html += "</tr></thead><tbody>";
-    for who in all {
-        let _ = write!(html, "<tr><td>{}</td>", escaped(who));
+    for id in all {
+        let _ = write!(html, "<tr><td>{}</td>", escaped(id));
         for row in rows {
-            let entry = row.entries.iter().chain([&row.again]).find(|entry| entry.who == who);
+            let entry = row.entries.iter().chain([&row.again]).find(|entry| entry.id == id);
             let Some(entry) = entry else {
                 html += "<td></td>";
                 continue;
             };
             let number = value(entry.value.median, row.unit);
             let (class, mark) = match entry.verdict {
-                _ if who == row.baseline => ("", ""),
+                _ if id == row.baseline => ("", ""),
                 Verdict::Ahead => ("ahead", " +"),
                 Verdict::Behind => ("behind", " −"),
                 Verdict::Level => ("", " ="),

@@ -1,4 +1,4 @@
-//! One connection of a client: what it sends, and what it should get back.
+//! One connection of a client: its requests and the expected answers.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -12,10 +12,10 @@ use super::wrong;
 use crate::latencies::Latencies;
 use crate::random::Random;
 
-/// What all connections send, each from another place on, over and over.
+/// The length of the pattern that all connections send repeatedly, each from another offset.
 const PATTERN: usize = 256 * 1024;
 
-/// The pattern, twice, so that a piece can start anywhere.
+/// The pattern, twice, so that a slice can start anywhere.
 pub(super) fn pattern() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
@@ -28,16 +28,16 @@ pub(super) fn pattern() -> &'static [u8] {
 /// A connection and its requests.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
-    /// Where in the pattern it starts.
+    /// The start offset in the pattern.
     start: usize,
     sent: u64,
     received: u64,
-    /// Bytes of requests that are due and have not been written.
+    /// The number of request bytes that are not yet written.
     unsent: u64,
-    /// When the requests that have no answer yet became due, in nanoseconds.
+    /// The start times of unanswered requests, in nanoseconds.
     due: VecDeque<u64>,
     pub(super) answered: u64,
-    /// It waits until it can be written.
+    /// The connection is watched for writing.
     pub(super) is_blocked: bool,
 }
 
@@ -61,7 +61,7 @@ impl Connection {
         self.due.push_back(now_ns);
     }
 
-    /// Writes as much as the kernel takes; returns how much.
+    /// Writes as much as the kernel accepts; returns the number of bytes.
     pub(super) fn flush(&mut self) -> io::Result<u64> {
         let before = self.sent;
         while self.unsent > 0 {
@@ -80,7 +80,7 @@ impl Connection {
         Ok(self.sent - before)
     }
 
-    /// Reads once and notes which requests were answered; returns how many.
+    /// Reads once and records completed answers; returns their number.
     pub(super) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -89,7 +89,7 @@ impl Connection {
         (epoch, latencies): (Instant, &mut Latencies),
     ) -> io::Result<usize> {
         let read = match (&self.stream).read(buffer) {
-            Ok(0) => return Err(wrong("the server has closed a connection".into())),
+            Ok(0) => return Err(wrong("the server closed a connection".into())),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
             Err(error) => return Err(error),
@@ -112,7 +112,7 @@ impl Connection {
         Ok(new)
     }
 
-    /// How many requests the server has answered: also those whose answers wait to be read.
+    /// The number of requests that the server has answered, including unread answers.
     pub(super) fn served(&self, bytes: usize) -> io::Result<u64> {
         let mut unread: c_int = 0;
         // SAFETY: the kernel writes to `unread` during the call only.
@@ -123,20 +123,22 @@ impl Connection {
         Ok((self.received + unread as u64) / bytes as u64)
     }
 
-    /// What was received is what was sent, in order.
+    /// Checks that the received bytes are the sent ones, in order.
     fn compare(&self, received: &[u8]) -> io::Result<()> {
         let mut position = self.received;
         for part in received.chunks(PATTERN) {
             let from = (self.start + (position % PATTERN as u64) as usize) % PATTERN;
             if part != &pattern()[from..from + part.len()] {
-                return Err(wrong(format!("other bytes than were sent, after {position}")));
+                return Err(wrong(format!(
+                    "the answer differs from the request after {position} bytes"
+                )));
             }
             position += part.len() as u64;
         }
         Ok(())
     }
 
-    /// True if every request was answered, and no more.
+    /// True if every request was answered.
     pub(super) fn is_settled(&self) -> bool {
         self.due.is_empty() && self.unsent == 0 && self.sent == self.received
     }

@@ -1,4 +1,4 @@
-//! Requests that are answered with themselves, a fixed number of them in flight.
+//! Echo requests, a fixed number of them in flight.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,20 +13,19 @@ use crate::trace::Tracer;
 
 const BUFFER: usize = 256 * 1024;
 
-/// How long to warm up at the most. With more in flight than the kernel has memory for, a
-/// connection may have to wait for seconds until it gets its turn.
+/// The maximum warm-up time. With more in flight than the kernel can buffer, a connection may wait
+/// for seconds until it is served.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// What the clients do.
+/// The load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo {
     pub(crate) connections: usize,
     /// The size of a request.
     pub(crate) bytes: usize,
-    /// How many of each connection's requests are in flight.
+    /// The number of requests in flight per connection.
     pub(crate) depth: usize,
-    /// Each connection does at least so many under load before anything is measured, if that does
-    /// not take too long.
+    /// The minimum number of requests per connection in the warm-up, within its maximum time.
     pub(crate) least: u64,
 }
 
@@ -54,17 +53,17 @@ pub(crate) fn echo(server: &ServerProcess, plan: Echo, window: Window) -> io::Re
     Ok(Outcome { count, spent, latencies })
 }
 
-/// What a server has spent on so many requests.
+/// The cost of a server for a number of requests.
 #[derive(Debug)]
 pub(crate) struct Counted {
     pub(crate) requests: u64,
-    /// System calls, or why they could not be counted.
+    /// System calls, or the reason why they were not counted.
     pub(crate) calls: io::Result<u64>,
     pub(crate) allocations: u64,
 }
 
-/// Counts what the server does for `least` requests of each connection, after as many that
-/// are not counted.
+/// Counts the system calls and allocations of the server for `least` requests per connection,
+/// after a warm-up of the same length.
 pub(crate) fn counted(server: &mut ServerProcess, plan: Echo) -> io::Result<Counted> {
     let mut clients = Clients::connect(server, plan, true)?;
     clients.load()?;
@@ -87,7 +86,7 @@ pub(crate) fn counted(server: &mut ServerProcess, plan: Echo) -> io::Result<Coun
     Ok(Counted { requests, calls, allocations })
 }
 
-/// Connections that have had one answer each and stay open until this is dropped.
+/// Connections that received one answer each and stay open until drop.
 pub(crate) fn idle(server: &ServerProcess, plan: Echo) -> io::Result<Clients> {
     Clients::connect(server, plan, true)
 }
@@ -97,19 +96,18 @@ pub(crate) struct Clients {
     epoll: Epoll,
     plan: Echo,
     check: bool,
-    /// When all times began.
+    /// The origin of all times.
     epoch: Instant,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
     answered: u64,
-    /// No new requests.
+    /// No new requests are started.
     settling: bool,
     latencies: Latencies,
 }
 
 impl Clients {
-    /// Connects, and has one request of each connection answered: whoever accepts them one by one
-    /// is done with it then.
+    /// Connects, and sends one request per connection, so that the server has accepted all of them.
     fn connect(server: &ServerProcess, plan: Echo, check: bool) -> io::Result<Clients> {
         let epoll = Epoll::new()?;
         let mut connections = Vec::with_capacity(plan.connections);
@@ -136,18 +134,18 @@ impl Clients {
         Ok(clients)
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// From now on each connection has as many requests in flight as planned.
+    /// Fills the pipeline of each connection.
     fn load(&mut self) -> io::Result<()> {
         self.settling = false;
         self.send(self.plan.depth)
     }
 
-    /// Sends so many requests on each connection, once all are settled.
+    /// Sends a number of requests on each connection, after all earlier ones were answered.
     fn send(&mut self, count: usize) -> io::Result<()> {
         for number in 0..self.connections.len() {
             let now_ns = self.epoch.elapsed().as_nanos() as u64;
@@ -159,18 +157,18 @@ impl Clients {
         Ok(())
     }
 
-    /// How many requests the server has spent its time on. With thousands of connections, most
-    /// of what it has answered within a window may wait here to be read.
+    /// The number of requests that the server has answered. With thousands of connections, most
+    /// answers of a window may be unread.
     fn served(&self) -> io::Result<u64> {
         self.connections.iter().map(|one| one.served(self.plan.bytes)).sum()
     }
 
-    /// How many requests that connection was answered that has the fewest, besides the first one.
+    /// The minimum number of answered requests over all connections, without the first request.
     fn slowest(&self) -> u64 {
         self.connections.iter().map(|one| one.answered - 1).min().unwrap_or(0)
     }
 
-    /// Goes on until `over` says so, which is given when this began.
+    /// Runs until `over` returns true; it gets the start time.
     fn run_until(&mut self, over: impl Fn(&Clients, Instant) -> bool) -> io::Result<()> {
         let begun = Instant::now();
         let mut ready = Vec::new();
@@ -221,7 +219,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Waits for the answers to all that was sent: not a byte more or less.
+    /// Waits for the answers to all requests, and checks their exact number of bytes.
     fn settle(&mut self) -> io::Result<()> {
         self.settling = true;
         self.run_until(|clients, _| clients.connections.iter().all(Connection::is_settled))

@@ -1,5 +1,5 @@
-//! The clients: one epoll loop by hand, in a process other than the server's and on another
-//! core, which costs about as much as the server it talks to.
+//! The clients: one hand-written epoll loop, in another process and on another core than the
+//! server. Its cost is about that of the server.
 
 mod connection;
 mod echo;
@@ -20,10 +20,10 @@ use crate::clock::Spent;
 use crate::latencies::Latencies;
 use crate::process::ServerProcess;
 
-/// How long the server may be silent. Far more than anything takes.
+/// The timeout for an answer of the server, far longer than any normal latency.
 const SILENCE_MS: c_int = 20_000;
 
-/// For how long to load, and how strictly to look at the answers.
+/// The duration of a load, and the strictness of its checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) warm_up: Duration,
@@ -32,17 +32,17 @@ pub(crate) struct Window {
     pub(crate) check: bool,
 }
 
-/// What happened within the window.
+/// The result of a measurement window.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// How many requests were answered, connections made, or bytes taken.
+    /// The number of answered requests, of connections, or of bytes.
     pub(crate) count: u64,
-    /// On the wall, and the server's CPU time.
+    /// The wall-clock time, and the server's CPU time.
     pub(crate) spent: Spent,
     pub(crate) latencies: Latencies,
 }
 
-/// The clocks of the window.
+/// The clocks of a window.
 struct Watch {
     wall: Instant,
     cpu: Duration,
@@ -60,8 +60,8 @@ impl Watch {
     }
 }
 
-/// A connection that closes with a reset: what waits to be closed for good would use up the
-/// ports. This also shows that servers survive it.
+/// Opens a connection that closes with a reset, because connections in `TIME_WAIT` would exhaust
+/// the ports. It also tests that servers survive resets.
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
@@ -79,7 +79,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 fn silent() -> io::Error {
-    let why = format!("the server has been silent for {} s", SILENCE_MS / 1000);
+    let why = format!("no answer from the server for {} s", SILENCE_MS / 1000);
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 

@@ -1,9 +1,9 @@
 //! Bytes in one direction.
 //!
-//! All servers find the same: each connection holds a given amount when the server gets to it. It is
-//! paused while the clients send, so that it does not read smaller pieces, and sleep more often,
-//! because it is quick. What goes before opens the kernel's windows: a connection that begins is
-//! stopped and probed by the kernel, now on one side's time and now on the other's.
+//! Each connection holds a fixed amount when the server reads it. The server is paused while the
+//! clients send: otherwise a fast server would read smaller pieces and block more often. The
+//! warm-up opens the TCP windows: the kernel stops and probes a new connection, at the cost of
+//! either side.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,28 +14,28 @@ use super::{Outcome, SILENCE_MS, Watch, connect, silent, wrong};
 use crate::latencies::Latencies;
 use crate::process::ServerProcess;
 
-/// How often to look whether the server has read all.
+/// The interval for checking whether the server has read everything.
 const LOOK: Duration = Duration::from_micros(500);
 
-/// How much a connection holds if there are many: more is in no cache when it is read.
+/// The bytes per connection if there are many: more would not fit into the cache.
 const HELD: usize = 128 * 1024;
 
-/// How much all hold at least.
+/// The minimum of bytes over all connections.
 const HELD_BY_ALL: usize = 1024 * 1024;
 
-/// What the clients do.
+/// The load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pump {
     pub(crate) connections: usize,
-    /// How many bytes go before those that count, at least.
+    /// The minimum number of bytes of the warm-up.
     pub(crate) warm_up: u64,
-    /// How many bytes count, at least.
+    /// The minimum number of measured bytes.
     pub(crate) bytes: u64,
-    /// See that every connection ends as it should.
+    /// Check the end of every connection.
     pub(crate) check: bool,
 }
 
-/// Sends them, until the server has read them all.
+/// Sends the load until the server has read all of it.
 pub(crate) fn pump(server: &ServerProcess, plan: Pump) -> io::Result<Outcome> {
     let mut streams = Vec::with_capacity(plan.connections);
     for _ in 0..plan.connections {
@@ -53,7 +53,7 @@ pub(crate) fn pump(server: &ServerProcess, plan: Pump) -> io::Result<Outcome> {
     Ok(Outcome { count, spent, latencies: Latencies::default() })
 }
 
-/// Sends at least so many bytes, a burst at a time; returns how many.
+/// Sends at least `bytes` in bursts; returns the number of bytes.
 fn send(server: &ServerProcess, streams: &[TcpStream], least: u64) -> io::Result<u64> {
     let held = HELD.max(HELD_BY_ALL / streams.len());
     let mut sent = 0;
@@ -62,13 +62,13 @@ fn send(server: &ServerProcess, streams: &[TcpStream], least: u64) -> io::Result
         for stream in streams {
             sent += fill(stream, held)?;
         }
-        server.go_on()?;
+        server.resume()?;
         drain(server)?;
     }
     Ok(sent)
 }
 
-/// Sends so many bytes over a connection, or as many as it holds; returns how many.
+/// Sends up to `bytes` without blocking; returns the number of bytes.
 fn fill(mut stream: &TcpStream, bytes: usize) -> io::Result<u64> {
     let mut sent = 0;
     while sent < bytes {
@@ -81,7 +81,7 @@ fn fill(mut stream: &TcpStream, bytes: usize) -> io::Result<u64> {
     Ok(sent as u64)
 }
 
-/// Waits until the server has read all that was sent.
+/// Waits until the server has read everything.
 fn drain(server: &ServerProcess) -> io::Result<()> {
     let (mut least, mut since) = (u64::MAX, Instant::now());
     loop {
@@ -98,16 +98,15 @@ fn drain(server: &ServerProcess) -> io::Result<()> {
     }
 }
 
-/// How much the kernel has that the server has not read: on loopback that may be megabytes for
-/// each connection.
+/// The number of bytes that the kernel buffers: on loopback up to megabytes per connection.
 fn queued(server: &ServerProcess) -> io::Result<u64> {
     let port = server.address().port();
     let table = std::fs::read_to_string("/proc/net/tcp")?;
     Ok(table.lines().filter_map(|line| queued_in(line, port)).sum())
 }
 
-/// What a line of that table says of a connection to the port: what one side has not sent, and
-/// what the other has not read.
+/// The bytes buffered by a connection to the port, from a line of the table: unsent ones of one
+/// side, unread ones of the other.
 fn queued_in(line: &str, port: u16) -> Option<u64> {
     const LISTENS: &str = "0A";
     let mut fields = line.split_whitespace().skip(1);
@@ -123,15 +122,15 @@ fn queued_in(line: &str, port: u16) -> Option<u64> {
     }
 }
 
-/// Ends a connection: a server that has read all of it closes it, without an answer.
+/// Shuts a connection down: the server closes it without an answer.
 fn finish(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_millis(SILENCE_MS as u64)))?;
     stream.shutdown(Shutdown::Write)?;
-    // Not one `read`: with a timeout, a signal that comes in between would end it.
+    // `read_to_end` retries after signals; one `read` with a timeout would fail.
     let mut answer = Vec::new();
     { stream }.read_to_end(&mut answer)?;
-    if answer.is_empty() { Ok(()) } else { Err(wrong("a sink has answered".into())) }
+    if answer.is_empty() { Ok(()) } else { Err(wrong("the sink server sent an answer".into())) }
 }
 
 #[cfg(test)]
@@ -145,7 +144,7 @@ mod tests {
         };
         assert_eq!(queued_in(&line("1F90", "C000", "01"), 8080), Some(0xa00));
         assert_eq!(queued_in(&line("C000", "1F90", "01"), 8080), Some(0x10));
-        assert_eq!(queued_in(&line("1F90", "0000", "0A"), 8080), None, "those who wait to come");
+        assert_eq!(queued_in(&line("1F90", "0000", "0A"), 8080), None, "a listening socket");
         assert_eq!(queued_in(&line("C000", "C001", "01"), 8080), None);
         assert_eq!(queued_in("  sl  local_address rem_address   st tx_queue rx_queue", 8080), None);
     }

@@ -1,4 +1,4 @@
-//! Connections that are made, used once, and closed.
+//! Short connections: connect, one request, reset.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,16 +13,16 @@ use crate::process::ServerProcess;
 
 const REQUEST: usize = 64;
 
-/// What the clients do.
+/// The load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// How many connections there are at any time.
-    pub(crate) at_once: usize,
-    /// At least so many are made within the window.
+    /// The number of concurrent connections.
+    pub(crate) concurrent: usize,
+    /// The minimum number of connections in the window.
     pub(crate) least: u64,
 }
 
-/// Connects for as long as the window is.
+/// Connects repeatedly for the duration of the window.
 pub(crate) fn rate(server: &ServerProcess, plan: Rate, window: Window) -> io::Result<Outcome> {
     let mut clients = Clients {
         server,
@@ -31,7 +31,7 @@ pub(crate) fn rate(server: &ServerProcess, plan: Rate, window: Window) -> io::Re
         made: 0,
         latencies: Latencies::default(),
     };
-    for number in 0..plan.at_once {
+    for number in 0..plan.concurrent {
         let visit = clients.visit(number)?;
         clients.open.push(visit);
     }
@@ -46,7 +46,7 @@ pub(crate) fn rate(server: &ServerProcess, plan: Rate, window: Window) -> io::Re
     Ok(Outcome { count: clients.made - before, spent, latencies: clients.latencies })
 }
 
-/// One connection, from when on, and how much of the answer is there.
+/// One connection, its start time, and the received length of the answer.
 struct Visit {
     stream: TcpStream,
     begun: Instant,
@@ -62,10 +62,10 @@ struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    /// Connects and asks.
+    /// Connects and sends the request.
     fn visit(&mut self, number: usize) -> io::Result<Visit> {
         let begun = Instant::now();
-        // On the loopback interface this does not wait for the server.
+        // On the loopback interface a connect does not wait for the accept.
         let mut stream = connect(self.server.address())?;
         stream.write_all(&pattern()[number..number + REQUEST])?;
         let fd = stream.as_raw_fd();
@@ -96,7 +96,7 @@ impl Clients<'_> {
         let read = visit.stream.read(&mut buffer)?;
         let expected = &pattern()[number + visit.received..];
         if read == 0 || visit.received + read > REQUEST || buffer[..read] != expected[..read] {
-            return Err(wrong("an answer that is not what was sent".into()));
+            return Err(wrong("the answer differs from the request".into()));
         }
         visit.received += read;
         if visit.received == REQUEST {

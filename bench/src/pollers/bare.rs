@@ -1,13 +1,13 @@
-//! A backend of ours, through the trait alone.
+//! A backend used through the trait, without a loop.
 
 use std::io;
 use std::time::Duration;
 
-use poll_core::{Backend, Event, Mode, RawSource, Ready, Token};
+use poll_core::{Backend, Event, Interest as Flags, Mode, RawSource, Token};
 
 use super::{Interest, Poller};
 
-/// A backend behind the trait.
+/// A backend as a poller.
 #[derive(Debug)]
 pub(crate) struct Bare<B> {
     backend: B,
@@ -26,17 +26,17 @@ fn token(number: usize) -> Token {
 
 impl<B: Backend> Poller for Bare<B> {
     fn add(&mut self, number: usize, source: RawSource) -> io::Result<()> {
-        // SAFETY: a poller's sources stay open until they are removed or it is gone.
-        unsafe { self.backend.register(token(number), source, Ready::READ, Mode::Level) }
+        // SAFETY: the callers keep sources open until they are removed or the poller is dropped.
+        unsafe { self.backend.register(token(number), source, Flags::READ, Mode::Level) }
     }
 
     fn change(&mut self, number: usize, _: RawSource, interest: Interest) -> io::Result<()> {
-        let (ready, mode) = match interest {
-            Interest::Read => (Ready::READ, Mode::Level),
-            Interest::Write => (Ready::WRITE, Mode::Level),
-            Interest::ReadOnce => (Ready::READ, Mode::Oneshot),
+        let (flags, mode) = match interest {
+            Interest::Read => (Flags::READ, Mode::Level),
+            Interest::Write => (Flags::WRITE, Mode::Level),
+            Interest::ReadOnce => (Flags::READ, Mode::Oneshot),
         };
-        self.backend.modify(token(number), ready, mode)
+        self.backend.modify(token(number), flags, mode)
     }
 
     fn remove(&mut self, number: usize, _: RawSource) -> io::Result<()> {

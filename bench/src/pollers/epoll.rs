@@ -1,4 +1,4 @@
-//! epoll as one uses it by hand: the limit for everything that is built on it.
+//! Hand-written epoll: the lower limit for the cost of everything built on it.
 
 use std::ffi::c_int;
 use std::io;
@@ -9,7 +9,7 @@ use poll_core::RawSource;
 
 use super::{Interest, Poller, check, milliseconds, uninterrupted};
 
-/// How many events one wait takes: as many as `poll-epoll` does.
+/// The maximum number of events of one wait, as in `poll-epoll`.
 const BATCH: usize = 1024;
 
 /// An epoll instance.
@@ -21,9 +21,9 @@ pub(crate) struct Epoll {
 
 impl Epoll {
     pub(crate) fn new() -> io::Result<Epoll> {
-        // SAFETY: takes no memory.
+        // SAFETY: no memory is passed.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: it is new and nobody else's.
+        // SAFETY: the call created the descriptor, and no other code owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Epoll { fd, events: vec![libc::epoll_event { events: 0, u64: 0 }; BATCH] })
     }
@@ -42,14 +42,14 @@ impl Epoll {
         Ok(())
     }
 
-    /// Waits; returns how many are ready. Waits again if a signal comes in between.
+    /// Waits; returns the number of events. Repeats the call after a signal.
     pub(crate) fn wait_ms(&mut self, timeout_ms: c_int) -> io::Result<usize> {
         let (events, fd) = (self.events.as_mut_ptr(), self.fd.as_raw_fd());
-        // SAFETY: there is room for that many events.
+        // SAFETY: pointer and length describe the event buffer.
         uninterrupted(|| unsafe { libc::epoll_wait(fd, events, BATCH as c_int, timeout_ms) })
     }
 
-    /// The data and flags of what the last wait has found.
+    /// The data and flags of the events of the last wait.
     pub(crate) fn found(&self, count: usize) -> impl Iterator<Item = (u64, c_int)> {
         self.events[..count].iter().map(|event| (event.u64, event.events as c_int))
     }
@@ -80,28 +80,28 @@ impl Poller for Epoll {
     }
 }
 
-/// An eventfd: what wakes a loop.
+/// An eventfd, which wakes a loop.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
     pub(crate) fn new() -> io::Result<EventFd> {
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
-        // SAFETY: takes no memory.
+        // SAFETY: no memory is passed.
         let fd = check(unsafe { libc::eventfd(0, flags) })?;
-        // SAFETY: it is new and nobody else's.
+        // SAFETY: the call created the descriptor, and no other code owns it.
         Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Makes it readable.
-    pub(crate) fn ring(&self) -> io::Result<()> {
+    /// Makes the descriptor readable.
+    pub(crate) fn signal(&self) -> io::Result<()> {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: `one` is valid for reads of its length.
         let written = unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         if written == one.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Makes it unreadable.
+    /// Drains the descriptor.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let mut count = [0; 8];
         let (room, length) = (count.as_mut_ptr(), count.len());

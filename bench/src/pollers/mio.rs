@@ -1,4 +1,4 @@
-//! The crate `mio`: edge-triggered always, and never one-shot.
+//! The crate `mio`: always edge-triggered, without one-shot mode.
 
 use std::io;
 use std::time::Duration;

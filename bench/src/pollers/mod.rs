@@ -1,7 +1,7 @@
-//! Pollers behind one small trait: our backends, system calls by hand, and other crates.
+//! Pollers behind one small trait: backends, hand-written system calls, and other crates.
 //!
-//! The trait costs nothing: all is monomorphic, and what a poller does between the wait and
-//! the list of what is ready is what one would write by hand as well.
+//! The trait has no cost: every call is monomorphic, and a hand-written loop would convert events
+//! to a list in the same way.
 
 mod bare;
 #[cfg(target_os = "linux")]
@@ -35,69 +35,72 @@ pub(crate) use ring::HandUring;
 pub(crate) use select::HandSelect;
 
 use crate::backends::{self, OnBackend, Which};
-use crate::suite::{Entrants, Sample, Who};
+use crate::suite::{ContestantId, Entrants, Sample};
 
-/// What a source is watched for.
+/// The interest in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
-    /// Until it is changed.
+    /// Readable, level-triggered where supported.
     Read,
-    /// Until it is changed.
+    /// Writable, level-triggered where supported.
     #[cfg_attr(
         not(target_os = "linux"),
-        expect(dead_code, reason = "only servers write, and those are measured on Linux")
+        expect(dead_code, reason = "only servers write, and they are measured on Linux")
     )]
     Write,
-    /// Until it is reported, where there is such a choice.
+    /// Readable, one-shot where supported.
     ReadOnce,
 }
 
-/// What all of them can do. Sources have numbers, which are small and chosen by the caller.
+/// A poller. The caller identifies sources by small numbers.
 pub(crate) trait Poller {
-    /// True if only changes are reported, so that what is there must be used up.
+    /// True if the poller is edge-triggered, so that callers must drain a source.
     const EDGE: bool = false;
 
-    /// Watches a source for reading. It stays open until it is removed or the poller is gone.
+    /// Watches a source for reading. The caller keeps it open until it is removed or the poller is
+    /// dropped.
     fn add(&mut self, number: usize, source: RawSource) -> io::Result<()>;
     fn change(&mut self, number: usize, source: RawSource, interest: Interest) -> io::Result<()>;
     fn remove(&mut self, number: usize, source: RawSource) -> io::Result<()>;
 
-    /// Waits and appends the numbers of what is ready.
+    /// Waits and appends the numbers of ready sources.
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<usize>) -> io::Result<()>;
 }
 
-/// Work that any poller can do.
+/// A task for any poller.
 pub(crate) trait OnPoller: Clone + 'static {
     fn run<P: Poller>(&self, poller: P) -> io::Result<Sample>;
 }
 
-/// Enters all pollers: ours bare, by hand, mio and polling.
+/// Adds all pollers: bare backends, hand-written ones, mio and polling.
 pub(crate) fn enter(entrants: &mut Entrants, task: &impl OnPoller) {
-    backends::enter(entrants, Which::All, Who::Bare, &OnBare(task.clone()));
+    backends::enter(entrants, Which::All, ContestantId::Bare, &OnBare(task.clone()));
     #[cfg(unix)]
     {
         let (one, other) = (task.clone(), task.clone());
-        entrants.enter(Who::Hand("select"), move || one.run(HandSelect::new()));
-        entrants.enter(Who::Hand("poll"), move || other.run(HandPoll::default()));
+        entrants.enter(ContestantId::Hand("select"), move || one.run(HandSelect::new()));
+        entrants.enter(ContestantId::Hand("poll"), move || other.run(HandPoll::default()));
     }
     #[cfg(target_os = "linux")]
     {
         let (one, other) = (task.clone(), task.clone());
-        entrants.enter(Who::Hand("epoll"), move || one.run(Epoll::new()?));
+        entrants.enter(ContestantId::Hand("epoll"), move || one.run(Epoll::new()?));
         match HandUring::new() {
-            Ok(_) => entrants.enter(Who::Hand("uring"), move || other.run(HandUring::new()?)),
-            Err(error) => entrants.excuse(Who::Hand("uring"), error.to_string()),
+            Ok(_) => {
+                entrants.enter(ContestantId::Hand("uring"), move || other.run(HandUring::new()?))
+            }
+            Err(error) => entrants.skip(ContestantId::Hand("uring"), error.to_string()),
         }
     }
     #[cfg(unix)]
     {
         let task = task.clone();
-        entrants.enter(Who::Peer("mio"), move || task.run(Mio::new()?));
+        entrants.enter(ContestantId::Peer("mio"), move || task.run(Mio::new()?));
     }
     #[cfg(not(unix))]
-    entrants.excuse(Who::Peer("mio"), "is compared on Unix only");
+    entrants.skip(ContestantId::Peer("mio"), "is measured on Unix only");
     let task = task.clone();
-    entrants.enter(Who::Peer("polling"), move || task.run(Polling::new()?));
+    entrants.enter(ContestantId::Peer("polling"), move || task.run(Polling::new()?));
 }
 
 #[derive(Clone)]
@@ -109,7 +112,7 @@ impl<T: OnPoller> OnBackend for OnBare<T> {
     }
 }
 
-/// As `poll` and `epoll_wait` take it, rounded up.
+/// The timeout for `poll` and `epoll_wait`, rounded up.
 #[cfg(unix)]
 fn milliseconds(timeout: Option<Duration>) -> std::ffi::c_int {
     timeout.map_or(-1, |timeout| timeout.as_nanos().div_ceil(1_000_000) as std::ffi::c_int)
@@ -120,7 +123,7 @@ fn check(result: std::ffi::c_int) -> io::Result<std::ffi::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Calls again for as long as a signal comes in between.
+/// Repeats a call while a signal interrupts it.
 #[cfg(unix)]
 fn uninterrupted(mut call: impl FnMut() -> std::ffi::c_int) -> io::Result<usize> {
     loop {

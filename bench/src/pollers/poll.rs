@@ -1,4 +1,4 @@
-//! `poll` by hand, over one dense array.
+//! Hand-written `poll(2)` over one dense array.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use poll_core::RawSource;
 
 use super::{Interest, Poller, milliseconds, uninterrupted};
 
-/// The array, the number of each entry, and where the entry of each number is.
+/// The array, the number of each entry, and the index of each number's entry.
 #[derive(Debug, Default)]
 pub(crate) struct HandPoll {
     entries: Vec<libc::pollfd>,
@@ -46,7 +46,7 @@ impl Poller for HandPoll {
         let (entries, count) = (self.entries.as_mut_ptr(), self.entries.len());
         let timeout = milliseconds(timeout);
         let mut left =
-            // SAFETY: there are that many entries.
+            // SAFETY: pointer and length describe the array.
             uninterrupted(|| unsafe { libc::poll(entries, count as libc::nfds_t, timeout) })?;
         for (entry, number) in self.entries.iter().zip(&self.numbers) {
             if left == 0 {

@@ -1,4 +1,4 @@
-//! The crate `polling`. Level-triggered where it can be; else a report disarms.
+//! The crate `polling`: level-triggered where supported, otherwise one-shot.
 
 use std::io;
 use std::time::Duration;
@@ -22,28 +22,28 @@ impl Polling {
 
 #[cfg(unix)]
 fn borrowed<'a>(source: RawSource) -> std::os::fd::BorrowedFd<'a> {
-    // SAFETY: a poller's sources stay open until they are removed or it is gone.
+    // SAFETY: the callers keep sources open until they are removed or the poller is dropped.
     unsafe { std::os::fd::BorrowedFd::borrow_raw(source.fd()) }
 }
 
 #[cfg(windows)]
 fn borrowed<'a>(source: RawSource) -> std::os::windows::io::BorrowedSocket<'a> {
-    // SAFETY: a poller's sources stay open until they are removed or it is gone.
+    // SAFETY: the callers keep sources open until they are removed or the poller is dropped.
     unsafe { std::os::windows::io::BorrowedSocket::borrow_raw(source.socket()) }
 }
 
-/// Without levels one would have to arm the source again after each report.
+/// Level-triggered mode, if supported: one-shot mode needs a re-arm after each event.
 fn level() -> PollMode {
     if cfg!(unix) { PollMode::Level } else { PollMode::Oneshot }
 }
 
 impl Poller for Polling {
-    // Not on Windows, where there are no levels either.
+    // Not on Windows, which has no level-triggered mode either.
     const EDGE: bool = !cfg!(unix);
 
     fn add(&mut self, number: usize, source: RawSource) -> io::Result<()> {
         let (source, event) = (borrowed(source), Event::readable(number));
-        // SAFETY: a poller's sources stay open until they are removed or it is gone.
+        // SAFETY: the callers keep sources open until they are removed or the poller is dropped.
         unsafe { self.poller.add_with_mode(&source, event, level()) }
     }
 

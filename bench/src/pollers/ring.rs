@@ -1,4 +1,4 @@
-//! io_uring by hand, for readiness: a poll of each source, asked again once it has fired.
+//! Hand-written io_uring for readiness: a one-shot poll of each source, re-armed after it fired.
 
 use std::io;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use poll_core::RawSource;
 use super::{Interest, Poller};
 
 const ENTRIES: u32 = 4_096;
-/// More than there are sources.
+/// The queue size: more than the number of sources.
 const COMPLETIONS: u32 = 65_536;
-/// The number of what nobody waits for: the end of a removal.
+/// The user data of removals, whose completions are ignored.
 const NOBODY: u64 = u64::MAX;
 
-/// What is known of a source.
+/// The state of a source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watched {
     fd: i32,
     flags: u32,
     once: bool,
-    /// Changes with every change, so that what was asked before is not taken for it.
+    /// Incremented by every change, so that completions of earlier polls are ignored.
     generation: u32,
 }
 
 pub(crate) struct HandUring {
     ring: IoUring,
     watched: Vec<Watched>,
-    /// Those that have fired since the last wait, and are to be asked again.
+    /// Sources that fired in the last wait and must be re-armed.
     fired: Vec<usize>,
 }
 
@@ -63,7 +63,7 @@ impl HandUring {
         u64::from(self.watched[number].generation) << 32 | number as u64
     }
 
-    /// Ends what was asked. What it still reports is of an old generation.
+    /// Cancels the poll of a source. A late completion has an old generation.
     fn forget(&mut self, number: usize) -> io::Result<()> {
         let data = self.data(number);
         self.watched[number].generation = self.watched[number].generation.wrapping_add(1);
@@ -120,7 +120,7 @@ impl Poller for HandUring {
                     }
                 }
             }
-            // Ends of removals are no reason to return.
+            // Completions of removals do not end the wait.
             if ready.len() > before || timeout.is_some() {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! `select` by hand, with sets that have as many bits as there are descriptors.
+//! Hand-written `select(2)`, with sets sized by the highest descriptor.
 
 use std::ffi::c_int;
 use std::io;
@@ -12,7 +12,7 @@ use super::{Interest, Poller, uninterrupted};
 
 type Word = libc::c_ulong;
 const BITS: usize = Word::BITS as usize;
-/// Kernels may write this much, whatever the highest descriptor is.
+/// The minimum size of a set: kernels may write this much for any highest descriptor.
 const WORDS_OF_FD_SET: usize = mem::size_of::<libc::fd_set>() / mem::size_of::<Word>();
 
 /// Two sets: for reading and for writing.

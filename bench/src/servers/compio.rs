@@ -1,4 +1,4 @@
-//! compio, on io_uring: a task for each connection, which owns its buffer.
+//! compio, on io_uring: a task per connection, which owns its buffer.
 
 use std::io;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
         let listener = compio::net::TcpListener::from_std(listener)?;
         loop {
             let (stream, _) = listener.accept().await?;
-            // What ends a connection is no matter of the others.
+            // An error of one connection does not affect the others.
             compio::runtime::spawn(async move { drop(connection(stream, service).await) }).detach();
         }
     })

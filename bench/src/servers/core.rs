@@ -17,7 +17,7 @@ pub(crate) fn serve<B: Backend>(
     let server = Tcp::new(&mut lp);
     server.open(&mut lp, listener)?;
     server.listen(&mut lp, BACKLOG, move |lp, server, result| {
-        // A connection that cannot be accepted is its peer's problem: the rest goes on.
+        // A failed accept does not affect other connections.
         let Ok(peer) = result.and_then(|()| server.accept(lp)) else { return };
         let ready = peer.set_nodelay(lp, true).and_then(|()| match service {
             Service::Echo => peer.read_start(lp, echo),
@@ -42,7 +42,7 @@ fn echo<B: Backend>(lp: &mut Loop<B>, peer: Tcp, bytes: io::Result<&[u8]>) {
         Ok([]) | Err(_) => return close(lp, peer),
         Ok(bytes) => bytes,
     };
-    let written = match peer.write_batched(lp, bytes) {
+    let written = match peer.write_coalesced(lp, bytes) {
         Ok(written) => written,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
         Err(_) => return close(lp, peer),
@@ -50,7 +50,7 @@ fn echo<B: Backend>(lp: &mut Loop<B>, peer: Tcp, bytes: io::Result<&[u8]>) {
     if written == bytes.len() {
         return;
     }
-    // The peer reads slower than it writes: it is not read until it has caught up.
+    // Back-pressure: the peer reads too slowly, so reading stops until the write completes.
     let rest = bytes[written..].to_vec();
     let queued = peer.read_stop(lp).and_then(|()| {
         peer.write(lp, rest, |lp, peer, result, _| {
@@ -65,6 +65,6 @@ fn echo<B: Backend>(lp: &mut Loop<B>, peer: Tcp, bytes: io::Result<&[u8]>) {
 }
 
 fn close<B: Backend>(lp: &mut Loop<B>, handle: Tcp) {
-    // It may be closing already, because of an earlier error.
+    // An earlier error may have closed it already.
     let _ = handle.close(lp);
 }

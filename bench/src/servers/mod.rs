@@ -1,5 +1,5 @@
-//! TCP servers that all do the same, one file for each who serves: single-threaded, with
-//! `TCP_NODELAY`, until they are killed. A connection that is reset is closed, and that is all.
+//! TCP servers with the same task, one file for each implementation: single-threaded, with
+//! `TCP_NODELAY`, until they are killed. A reset connection is closed without further effect.
 
 pub(crate) mod core;
 
@@ -21,25 +21,25 @@ use std::io;
 use std::net::TcpListener;
 
 #[cfg(target_os = "linux")]
-use crate::suite::Who;
+use crate::suite::ContestantId;
 
-/// Connections that may wait to be accepted.
+/// The listen backlog.
 pub(crate) const BACKLOG: u32 = 4_096;
-/// How much is read at once.
+/// The size of a read.
 #[cfg(target_os = "linux")]
 const READ_SIZE: usize = 64 * 1024;
 
-/// What a server does with what it reads.
+/// The task of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Service {
-    /// Writes it back.
+    /// Writes back what it reads.
     Echo,
-    /// Drops it.
+    /// Discards what it reads.
     Sink,
 }
 
 impl Service {
-    /// As the command line has it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Service::Echo => "echo",
@@ -48,26 +48,26 @@ impl Service {
     }
 }
 
-/// Serves until it is killed or something fails.
+/// Serves until it is killed or fails.
 #[cfg(target_os = "linux")]
 type Serve = fn(TcpListener, Service) -> io::Result<()>;
 
-/// Someone who can serve, or why not.
+/// A server, or the reason why it is missing.
 #[cfg(target_os = "linux")]
 pub(crate) struct Server {
-    pub(crate) who: Who,
+    pub(crate) id: ContestantId,
     pub(crate) serve: Result<Serve, String>,
 }
 
-/// Everyone who can serve here, and everyone who cannot.
+/// All servers, including missing ones.
 #[cfg(target_os = "linux")]
 pub(crate) fn all() -> Vec<Server> {
     use crate::pollers::{Bare, Epoll, HandPoll, HandSelect, Mio, Polling};
     use poll_core::Backend;
 
     let mut servers = Vec::new();
-    let mut add = |who, serve: Serve| {
-        servers.push(Server { who, serve: Ok(serve) });
+    let mut add = |id, serve: Serve| {
+        servers.push(Server { id, serve: Ok(serve) });
     };
     fn bare<B: Backend>(
         backend: io::Result<B>,
@@ -76,30 +76,30 @@ pub(crate) fn all() -> Vec<Server> {
     ) -> io::Result<()> {
         readiness::serve(Bare::new(backend?), &listener, service)
     }
-    add(Who::Core("select"), |l, s| core::serve(poll_select::Select::new()?, l, s));
-    add(Who::Core("poll"), |l, s| core::serve(poll_poll::Poll::new()?, l, s));
-    add(Who::Core("epoll"), |l, s| core::serve(poll_epoll::Epoll::new()?, l, s));
-    add(Who::Core("uring"), |l, s| core::serve(poll_uring::Uring::new()?, l, s));
-    add(Who::Bare("select"), |l, s| bare(poll_select::Select::new(), l, s));
-    add(Who::Bare("poll"), |l, s| bare(poll_poll::Poll::new(), l, s));
-    add(Who::Bare("epoll"), |l, s| bare(poll_epoll::Epoll::new(), l, s));
-    add(Who::Bare("uring"), |l, s| bare(poll_uring::Uring::new(), l, s));
+    add(ContestantId::Core("select"), |l, s| core::serve(poll_select::Select::new()?, l, s));
+    add(ContestantId::Core("poll"), |l, s| core::serve(poll_poll::Poll::new()?, l, s));
+    add(ContestantId::Core("epoll"), |l, s| core::serve(poll_epoll::Epoll::new()?, l, s));
+    add(ContestantId::Core("uring"), |l, s| core::serve(poll_uring::Uring::new()?, l, s));
+    add(ContestantId::Bare("select"), |l, s| bare(poll_select::Select::new(), l, s));
+    add(ContestantId::Bare("poll"), |l, s| bare(poll_poll::Poll::new(), l, s));
+    add(ContestantId::Bare("epoll"), |l, s| bare(poll_epoll::Epoll::new(), l, s));
+    add(ContestantId::Bare("uring"), |l, s| bare(poll_uring::Uring::new(), l, s));
     #[cfg(feature = "libuv")]
     {
-        add(Who::Peer("libuv"), libuv::serve);
-        add(Who::Peer("libuv-lean"), libuv::serve_lean);
+        add(ContestantId::Peer("libuv"), libuv::serve);
+        add(ContestantId::Peer("libuv-lean"), libuv::serve_lean);
     }
-    add(Who::Hand("select"), |l, s| readiness::serve(HandSelect::new(), &l, s));
-    add(Who::Hand("poll"), |l, s| readiness::serve(HandPoll::default(), &l, s));
-    add(Who::Hand("epoll"), |l, s| readiness::serve(Epoll::new()?, &l, s));
-    add(Who::Hand("uring"), ring::serve);
-    add(Who::Peer("mio"), |l, s| readiness::serve(Mio::new()?, &l, s));
-    add(Who::Peer("polling"), |l, s| readiness::serve(Polling::new()?, &l, s));
-    add(Who::Peer("tokio"), tokio::serve);
+    add(ContestantId::Hand("select"), |l, s| readiness::serve(HandSelect::new(), &l, s));
+    add(ContestantId::Hand("poll"), |l, s| readiness::serve(HandPoll::default(), &l, s));
+    add(ContestantId::Hand("epoll"), |l, s| readiness::serve(Epoll::new()?, &l, s));
+    add(ContestantId::Hand("uring"), ring::serve);
+    add(ContestantId::Peer("mio"), |l, s| readiness::serve(Mio::new()?, &l, s));
+    add(ContestantId::Peer("polling"), |l, s| readiness::serve(Polling::new()?, &l, s));
+    add(ContestantId::Peer("tokio"), tokio::serve);
     #[cfg(feature = "compio")]
-    add(Who::Peer("compio"), compio::serve);
+    add(ContestantId::Peer("compio"), compio::serve);
     #[cfg(feature = "monoio")]
-    add(Who::Peer("monoio"), monoio::serve);
+    add(ContestantId::Peer("monoio"), monoio::serve);
 
     let absent = [
         ("libuv", cfg!(feature = "libuv")),
@@ -109,14 +109,17 @@ pub(crate) fn all() -> Vec<Server> {
     for (name, built) in absent {
         if !built {
             let why = crate::suites::not_in_this_build(name);
-            servers.push(Server { who: Who::Peer(name), serve: Err(why) });
+            servers.push(Server { id: ContestantId::Peer(name), serve: Err(why) });
         }
     }
     if let Err(error) = poll_uring::Uring::new() {
         for server in &mut servers {
-            let uses_it =
-                matches!(server.who, Who::Core("uring") | Who::Bare("uring") | Who::Hand("uring"))
-                    || matches!(server.who, Who::Peer("monoio"));
+            let uses_it = matches!(
+                server.id,
+                ContestantId::Core("uring")
+                    | ContestantId::Bare("uring")
+                    | ContestantId::Hand("uring")
+            ) || matches!(server.id, ContestantId::Peer("monoio"));
             if uses_it && server.serve.is_ok() {
                 server.serve = Err(error.to_string());
             }
@@ -125,33 +128,35 @@ pub(crate) fn all() -> Vec<Server> {
     servers
 }
 
-/// Serves as the one of that name, until killed.
+/// Runs the named server until it is killed.
 ///
 /// # Errors
 ///
-/// `InvalidInput` if nobody of that name is in this build, and whatever ends a server.
+/// `InvalidInput` if this build has no server of that name, and the error that ends the server.
 #[cfg(target_os = "linux")]
-pub(crate) fn serve(who: &str, service: Service, listener: TcpListener) -> io::Result<()> {
-    let server = all().into_iter().find(|server| server.who.to_string() == who);
+pub(crate) fn serve(id: &str, service: Service, listener: TcpListener) -> io::Result<()> {
+    let server = all().into_iter().find(|server| server.id.to_string() == id);
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
-    let server = server.ok_or_else(|| invalid(format!("nobody is called '{who}'")))?;
-    let serve = server.serve.map_err(|why| invalid(format!("{who}: {why}")))?;
-    // The standard library's backlog is short.
+    let server = server.ok_or_else(|| {
+        invalid(format!("unknown server '{id}': '--list' prints the contestants"))
+    })?;
+    let serve = server.serve.map_err(|why| invalid(format!("{id}: {why}")))?;
+    // The backlog of the standard library is too short for the load.
     use std::os::fd::AsRawFd;
-    // SAFETY: takes no memory.
+    // SAFETY: no memory is passed.
     if unsafe { libc::listen(listener.as_raw_fd(), BACKLOG as std::ffi::c_int) } != 0 {
         return Err(io::Error::last_os_error());
     }
     serve(listener, service)
 }
 
-/// Serves as the one of that name, until killed.
+/// Runs the named server until it is killed.
 ///
 /// # Errors
 ///
 /// `Unsupported`: Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn serve(_: &str, _: Service, _: TcpListener) -> io::Result<()> {
-    let why = "servers of others are compared on Linux only: name a backend instead";
+    let why = "other servers are measured on Linux only: name a backend instead";
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }

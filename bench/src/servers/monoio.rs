@@ -1,4 +1,4 @@
-//! monoio, on io_uring: a task for each connection, which owns its buffer.
+//! monoio, on io_uring: a task per connection, which owns its buffer.
 
 use std::io;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
         let listener = monoio::net::TcpListener::from_std(listener)?;
         loop {
             let (stream, _) = listener.accept().await?;
-            // What ends a connection is no matter of the others.
+            // An error of one connection does not affect the others.
             monoio::spawn(async move { drop(connection(stream, service).await) });
         }
     })

@@ -1,4 +1,4 @@
-//! What one writes by hand on a poller.
+//! A hand-written server on a poller.
 
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
@@ -11,16 +11,16 @@ use poll_core::RawSource;
 use super::{READ_SIZE, Service};
 use crate::pollers::{Interest, Poller};
 
-/// How often one connection is read in its turn, as libuv does it.
+/// The maximum number of reads per event of a connection, as in libuv.
 const READS: usize = 32;
 
 struct Connection {
     stream: TcpStream,
-    /// What could not be written yet. Nothing is read meanwhile.
+    /// Bytes that are not yet written. The connection is not read until they are.
     rest: Vec<u8>,
 }
 
-/// Connections are numbered by their descriptors.
+/// The server; connections are indexed by descriptor.
 struct Connections<P> {
     poller: P,
     service: Service,
@@ -53,11 +53,11 @@ pub(super) fn serve<P: Poller>(
 }
 
 impl<P: Poller> Connections<P> {
-    /// Accepts all that wait.
+    /// Accepts all pending connections.
     fn accept(&mut self, listening: RawFd) -> io::Result<()> {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         loop {
-            // SAFETY: the address is not asked for.
+            // SAFETY: null pointers are valid: the address is not requested.
             let fd = unsafe { libc::accept4(listening, ptr::null_mut(), ptr::null_mut(), flags) };
             if fd < 0 {
                 match io::Error::last_os_error() {
@@ -67,7 +67,7 @@ impl<P: Poller> Connections<P> {
                 }
             }
             set_nodelay(fd);
-            // SAFETY: it is new and nobody else's.
+            // SAFETY: `accept4` created the descriptor, and no other code owns it.
             let stream = unsafe { TcpStream::from_raw_fd(fd) };
             let number = fd as usize;
             self.poller.add(number, RawSource::of(&stream))?;
@@ -82,13 +82,13 @@ impl<P: Poller> Connections<P> {
         let alive =
             if connection.rest.is_empty() { self.read(number) } else { self.write_rest(number) };
         if !alive.unwrap_or(false) {
-            // If the poller does not know it, there is nothing to remove.
+            // An error means that the poller does not watch it: nothing is left to remove.
             let _ = self.poller.remove(number, source);
             self.open[number] = None;
         }
     }
 
-    /// Reads and serves what is there; false at the end of the connection.
+    /// Reads and serves the available data; false at the end of the connection.
     fn read(&mut self, number: usize) -> io::Result<bool> {
         let Some(Some(connection)) = self.open.get_mut(number) else { return Ok(true) };
         let mut reads = 0;
@@ -110,8 +110,8 @@ impl<P: Poller> Connections<P> {
                     return Ok(true);
                 }
             }
-            // What is left is reported again, so others get their turn; but where only changes
-            // are reported, an end that came with the data would go unseen.
+            // A level-triggered poller reports the rest again, which is fair to other connections;
+            // with edge triggers an end of file after the data would be missed.
             reads += 1;
             if !P::EDGE && (read < self.buffer.len() || reads == READS) {
                 return Ok(true);
@@ -134,14 +134,14 @@ impl<P: Poller> Connections<P> {
     }
 }
 
-/// True if it would have blocked; any other error ends the connection.
+/// True for `WouldBlock`; any other error ends the connection.
 fn would_block(error: io::Error) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(true) } else { Err(error) }
 }
 
 pub(super) fn set_nodelay(fd: RawFd) {
     let (on, size): (c_int, _) = (1, size_of::<c_int>() as libc::socklen_t);
-    // SAFETY: `on` is valid for reads of its size. A peer that is gone already is found later.
+    // SAFETY: `on` is valid for reads of its size. A closed peer is detected later.
     unsafe {
         libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, (&raw const on).cast(), size)
     };

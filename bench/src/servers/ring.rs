@@ -1,5 +1,5 @@
-//! io_uring by hand, with all it has: one accept for all connections, one receive for each
-//! connection, and buffers that the kernel takes as data arrives and that are sent from.
+//! Hand-written io_uring: one multishot accept, one multishot receive per connection, and provided
+//! buffers, from which answers are sent.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,11 +16,11 @@ use super::readiness::set_nodelay;
 use super::{READ_SIZE, Service};
 
 const ENTRIES: u32 = 4_096;
-/// A power of two, as the kernel wants it. Small enough to stay near the processor.
+/// The number of buffers: a power of two, as the kernel requires, and small enough for the cache.
 const BUFFERS: u16 = 256;
 const GROUP: u16 = 0;
 
-/// What an operation is about: its number is this and a descriptor.
+/// The kind of an operation; its user data is the kind and a descriptor.
 const ACCEPT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
@@ -30,7 +30,7 @@ const CLOSE: u64 = 3;
 struct Connection {
     /// Filled buffers and their lengths, in order. The first is being sent.
     filled: VecDeque<(u16, u32)>,
-    /// How much of the first was sent.
+    /// The number of bytes of the first buffer that were sent.
     sent: u32,
     is_open: bool,
     is_receiving: bool,
@@ -41,7 +41,7 @@ struct Server {
     buffers: Buffers,
     service: Service,
     connections: Vec<Connection>,
-    /// Those that found no buffer.
+    /// Connections whose receive found no free buffer.
     starved: Vec<RawFd>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
     let mut done = Vec::new();
     loop {
         match server.ring.submit_and_wait(1) {
-            // A signal, or a full completion queue, which is emptied now.
+            // A signal, or a full completion queue, which is drained below.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
             result => drop(result?),
         }
@@ -89,8 +89,7 @@ impl Server {
     fn push(&mut self, entry: Entry, what: u64, fd: RawFd) -> io::Result<()> {
         let entry = entry.user_data(what | (fd as u64) << 8);
         loop {
-            // SAFETY: what the operations use is the server's, which is never dropped while
-            // they run.
+            // SAFETY: the memory of the operations belongs to the server, which outlives them.
             let pushed: Result<(), squeue::PushError> =
                 unsafe { self.ring.submission().push(&entry) };
             if pushed.is_ok() {
@@ -159,7 +158,7 @@ impl Server {
     fn sent(&mut self, fd: RawFd, result: i32) -> io::Result<()> {
         let connection = &mut self.connections[fd as usize];
         if result < 0 {
-            // The peer is gone: so is what was for it.
+            // The peer has closed: discard the answers to it.
             connection.is_open = false;
             connection.sent = 0;
             for (buffer, _) in connection.filled.drain(..) {
@@ -179,7 +178,7 @@ impl Server {
         self.close_if_over(fd)
     }
 
-    /// Closes a connection that has ended, once nothing of it is in flight.
+    /// Closes an ended connection once no operation of it is in flight.
     fn close_if_over(&mut self, fd: RawFd) -> io::Result<()> {
         let connection = &self.connections[fd as usize];
         let in_flight = connection.is_receiving || !connection.filled.is_empty();
@@ -191,7 +190,7 @@ impl Server {
     }
 }
 
-/// Buffers that the kernel takes and the server gives back.
+/// The provided buffers.
 struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
@@ -221,8 +220,8 @@ impl Buffers {
         let address = self.start(buffer) as u64;
         let place = usize::from(self.tail & (BUFFERS - 1));
         let entry = self.entries.wrapping_add(place);
-        // SAFETY: that many entries are mapped, and the kernel does not look at this one
-        // before the tail has moved past it.
+        // SAFETY: the entry is within the mapping, and the kernel does not read it before the tail
+        // has passed it.
         let entry = unsafe { &mut *entry };
         entry.set_addr(address);
         entry.set_len(READ_SIZE as u32);
@@ -236,11 +235,11 @@ impl Buffers {
     }
 }
 
-/// Pages of zeros, for ever.
+/// Maps zeroed pages, which are never unmapped.
 fn map(bytes: usize) -> io::Result<*mut libc::c_void> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping at an address of the kernel's choice.
+    // SAFETY: a new anonymous mapping; the kernel chooses its address.
     let pages = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if pages == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(pages) }
 }

@@ -1,4 +1,4 @@
-//! tokio, with its runtime of one thread: a task for each connection.
+//! tokio with its current-thread runtime: a task per connection.
 
 use std::io;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         loop {
             let (stream, _) = listener.accept().await?;
-            // What ends a connection is no matter of the others.
+            // An error of one connection does not affect the others.
             tokio::spawn(async move { drop(connection(stream, service).await) });
         }
     })

@@ -1,24 +1,24 @@
-//! The suites, one module each: what every contestant does, side by side.
+//! The suites, one module each, with a file for each contestant.
 
 pub mod asyncs;
 pub mod calls;
 pub mod echo;
 pub mod files;
+pub mod iterations;
 pub mod memory;
 pub mod pool;
 pub mod spawn;
 pub mod timers;
-pub mod turns;
 pub mod udp;
 pub mod wait;
 
 use crate::backends::Which;
 use crate::suite::Suite;
 
-/// How large scenarios are.
+/// The size of scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// To see that everything works. The numbers mean nothing.
+    /// For tests. The numbers are meaningless.
     Tiny,
     /// All suites in about one minute.
     Quick,
@@ -27,7 +27,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// One of three numbers.
+    /// Selects one of three values by scale.
     pub const fn pick(self, tiny: u64, quick: u64, full: u64) -> u64 {
         match self {
             Scale::Tiny => tiny,
@@ -36,7 +36,7 @@ impl Scale {
         }
     }
 
-    /// The name, as the command line has it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Scale::Tiny => "tiny",
@@ -48,19 +48,30 @@ impl Scale {
 
 /// The names of all suites.
 pub const NAMES: [&str; 13] = [
-    "timers", "turns", "async", "pool", "wait", "echo", "connect", "pump", "udp", "memory",
-    "calls", "files", "spawn",
+    "timers",
+    "iterations",
+    "async",
+    "pool",
+    "wait",
+    "echo",
+    "connect",
+    "pump",
+    "udp",
+    "memory",
+    "calls",
+    "files",
+    "spawn",
 ];
 
 /// All suites.
 ///
-/// `which` is for work that is hardly the backend's; in a full run only for what takes long
-/// of that. Scenarios that are about backends have all of them in any case.
+/// `which` selects the backends for work that hardly depends on them; in a full run only for the
+/// long scenarios among it. Scenarios about backends always use all of them.
 pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
     let which_if_short = if scale == Scale::Full { Which::All } else { which };
     vec![
         timers::suite(scale, which),
-        turns::suite(scale),
+        iterations::suite(scale),
         asyncs::suite(scale, which_if_short),
         pool::suite(scale, which_if_short),
         wait::suite(scale),
@@ -75,19 +86,19 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
     ]
 }
 
-/// Where libuv cannot be.
+/// Records libuv as missing.
 #[cfg(not(all(unix, feature = "libuv")))]
-fn excuse_libuv(entrants: &mut crate::suite::Entrants) {
+fn skip_libuv(entrants: &mut crate::suite::Entrants) {
     let why = if cfg!(feature = "libuv") {
-        "is compared on Unix only".into()
+        "is measured on Unix only".into()
     } else {
         not_in_this_build("libuv")
     };
-    entrants.excuse(crate::suite::Who::Peer("libuv"), why);
+    entrants.skip(crate::suite::ContestantId::Peer("libuv"), why);
 }
 
-/// Why an optional peer is missing.
+/// The reason for a missing optional peer.
 pub(crate) fn not_in_this_build(name: &str) -> String {
-    let wants = if name == "libuv" { " (wants a C compiler and libclang)" } else { "" };
+    let wants = if name == "libuv" { " (needs a C compiler and libclang)" } else { "" };
     format!("not in this build: add '--features {name}'{wants}")
 }

@@ -46,14 +46,14 @@ pub(super) fn round_trip<B: Backend>(
     Ok(both((here.0, there), here.1))
 }
 
-/// Who sends first.
+/// The role of a side.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Serve {
     First,
     Second,
 }
 
-/// One of the two loops: answers each send until it has had `trips` of them.
+/// One of the two loops: answers each send, `trips` in all.
 fn side<B: Backend>(
     backend: B,
     trips: u64,
@@ -68,7 +68,7 @@ fn side<B: Backend>(
     let (_, sender) = Async::new(&mut lp, move |lp, handle| {
         count.set(count.get() + 1);
         let last = count.get() == trips;
-        // The one that served has the last word's answer, and sends no more.
+        // The side that started has received the last answer, and sends no more.
         if let Some(peer) = answer.get()
             && !(last && serve == Serve::First)
             && peer.send().is_err()
@@ -79,7 +79,7 @@ fn side<B: Backend>(
             lp.stop();
         }
     });
-    let gone = || io::Error::other("the other thread ended early");
+    let gone = || io::Error::other("the other thread exited early");
     to_peer.send(sender).map_err(|_| gone())?;
     let address = from_peer.recv().map_err(|_| gone())?;
     let peer = peer.get_or_init(|| address);

@@ -13,7 +13,7 @@ pub(super) fn pending(sends: u64) -> io::Result<Sample> {
     let handle = Memory::<sys::uv_async_t>::new(1);
     let mut calls = 0_u64;
     let lp = Loop::new()?;
-    // SAFETY: the memory is there until the loop is gone.
+    // SAFETY: the memory outlives the loop.
     libuv::check(unsafe { sys::uv_async_init(lp.raw(), handle.first(), Some(count_call)) })?;
     // SAFETY: the handle is initialised.
     unsafe { (*handle.first()).data = (&raw mut calls).cast() };
@@ -33,12 +33,12 @@ pub(super) fn pending(sends: u64) -> io::Result<Sample> {
 }
 
 fn send(handle: *mut sys::uv_async_t) -> i32 {
-    // SAFETY: everyone who has the pointer sends only before the handle is closed.
+    // SAFETY: each thread sends only before the handle is closed.
     unsafe { sys::uv_async_send(handle) }
 }
 
 unsafe extern "C" fn count_call(handle: *mut sys::uv_async_t) {
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let calls = unsafe { (*handle).data }.cast::<u64>();
     // SAFETY: the data was set before the first send and outlives the loop.
     unsafe { *calls += 1 };
@@ -53,13 +53,13 @@ pub(super) fn round_trip(trips: u64) -> io::Result<Sample> {
     Ok(both((here, there.0), spent))
 }
 
-/// What the other thread needs to send here.
+/// The handle, for sends from the other thread.
 struct Address(*mut sys::uv_async_t);
 
 // SAFETY: `uv_async_send` may be called from any thread.
 unsafe impl Send for Address {}
 
-/// What an async handle's data points to.
+/// The data of an async handle.
 struct Side {
     peer: *mut sys::uv_async_t,
     counted: u64,
@@ -67,7 +67,7 @@ struct Side {
     serves: bool,
 }
 
-/// One of the two loops: answers each send until it has had `trips` of them.
+/// One of the two loops: answers each send, `trips` in all.
 fn side(
     trips: u64,
     serves: bool,
@@ -76,15 +76,15 @@ fn side(
 ) -> io::Result<(u64, Spent)> {
     let handle = Memory::<sys::uv_async_t>::new(1);
     let lp = Loop::new()?;
-    // SAFETY: the memory is there until the loop is gone.
+    // SAFETY: the memory outlives the loop.
     libuv::check(unsafe { sys::uv_async_init(lp.raw(), handle.first(), Some(answer)) })?;
-    let gone = || io::Error::other("the other thread ended early");
+    let gone = || io::Error::other("the other thread exited early");
     to_peer.send(Address(handle.first())).map_err(|_| gone())?;
     let peer = from_peer.recv().map_err(|_| gone())?.0;
     let side = Box::into_raw(Box::new(Side { peer, counted: 0, trips, serves }));
-    // SAFETY: the handle is initialised, and only this thread looks at its data.
+    // SAFETY: the handle is initialised, and only this thread uses its data.
     unsafe { (*handle.first()).data = side.cast() };
-    // Nobody sends before both have their data, and the one that serves waits for that.
+    // No send precedes the setup of both sides: the first sender waits for it.
     let ready = Address(handle.first());
     to_peer.send(ready).map_err(|_| gone())?;
     from_peer.recv().map_err(|_| gone())?;
@@ -98,15 +98,15 @@ fn side(
     to_peer.send(Address(handle.first())).map_err(|_| gone())?;
     from_peer.recv().map_err(|_| gone())?;
     drop(lp);
-    // SAFETY: the handle is closed, so nobody else uses it.
+    // SAFETY: the handle is closed, so no other code uses the data.
     let side = unsafe { Box::from_raw(side) };
     Ok((side.counted, spent))
 }
 
 unsafe extern "C" fn answer(handle: *mut sys::uv_async_t) {
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let side = unsafe { (*handle).data }.cast::<Side>();
-    // SAFETY: the data was set before the first send and is there until the loop is gone.
+    // SAFETY: the data was set before the first send and outlives the loop.
     let side = unsafe { &mut *side };
     side.counted += 1;
     let last = side.counted == side.trips;
@@ -114,7 +114,7 @@ unsafe extern "C" fn answer(handle: *mut sys::uv_async_t) {
         send(side.peer);
     }
     if last {
-        // SAFETY: libuv gives the handle.
+        // SAFETY: libuv passes a valid handle.
         let lp = unsafe { (*handle).loop_ };
         // SAFETY: the loop is running.
         unsafe { sys::uv_stop(lp) };

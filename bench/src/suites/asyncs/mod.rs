@@ -1,4 +1,4 @@
-//! Waking a loop from another thread.
+//! Wake-ups of a loop by another thread.
 
 mod core;
 #[cfg(target_os = "linux")]
@@ -12,7 +12,7 @@ use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
 use crate::clock::Spent;
-use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
 /// The suite.
@@ -21,19 +21,19 @@ pub fn suite(scale: Scale, which: Which) -> Suite {
         pending(which, scale.pick(100, 2_000_000, 10_000_000)),
         round_trip(which, scale.pick(20, 4_000, 25_000)),
     ];
-    Suite { name: "async", about: "wake-ups of a loop by other threads", scenarios }
+    Suite { name: "async", about: "wake-ups of a loop by another thread", scenarios }
 }
 
 fn pending(which: Which, sends: u64) -> Scenario {
     let mut entrants = Entrants::default();
-    backends::enter(&mut entrants, which, Who::Core, &Pending { sends });
+    backends::enter(&mut entrants, which, ContestantId::Core, &Pending { sends });
     #[cfg(all(unix, feature = "libuv"))]
-    entrants.enter(Who::Peer("libuv"), move || libuv::pending(sends));
+    entrants.enter(ContestantId::Peer("libuv"), move || libuv::pending(sends));
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
+    super::skip_libuv(&mut entrants);
     let figure = Figure {
         name: "pending send",
-        about: "a send to a handle whose call is due already",
+        about: "a send to a handle whose callback is already pending",
         unit: Unit::CpuTimeEach,
         count: Count::Exactly(sends),
     };
@@ -42,14 +42,14 @@ fn pending(which: Which, sends: u64) -> Scenario {
 
 fn round_trip(which: Which, trips: u64) -> Scenario {
     let mut entrants = Entrants::default();
-    backends::enter(&mut entrants, which, Who::Core, &RoundTrip { trips });
+    backends::enter(&mut entrants, which, ContestantId::Core, &RoundTrip { trips });
     #[cfg(all(unix, feature = "libuv"))]
-    entrants.enter(Who::Peer("libuv"), move || libuv::round_trip(trips));
+    entrants.enter(ContestantId::Peer("libuv"), move || libuv::round_trip(trips));
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
+    super::skip_libuv(&mut entrants);
     #[cfg(target_os = "linux")]
-    entrants.enter(Who::Hand("eventfd"), move || eventfd::round_trip(trips));
-    let about = "a send to a loop that sleeps in another thread, and one back";
+    entrants.enter(ContestantId::Hand("eventfd"), move || eventfd::round_trip(trips));
+    let about = "a send to a loop that blocks in another thread, and one back";
     let count = Count::Exactly(trips);
     let figures = vec![
         Figure { name: "round trip", about, unit: Unit::WallTimeEach, count },
@@ -58,7 +58,7 @@ fn round_trip(which: Which, trips: u64) -> Scenario {
     Scenario { name: "two threads".into(), parameter: None, figures, entrants }
 }
 
-/// The sample of `trips` round trips, if both sides have counted as many.
+/// The sample of the round trips; the count is wrong unless both sides agree.
 fn both(trips: (u64, u64), spent: Spent) -> Sample {
     let reading = Reading { count: trips.0.min(trips.1), spent };
     Sample::new([reading, reading])

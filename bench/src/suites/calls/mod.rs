@@ -1,12 +1,11 @@
-//! How many system calls and allocations a request costs a server: numbers that repeat exactly
-//! on any machine.
+//! System calls and allocations of a server per request: deterministic counts.
 
 use crate::suite::Suite;
 use crate::suites::Scale;
 
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
-    let about = "system calls and allocations of TCP servers for each request";
+    let about = "system calls and allocations of TCP servers per request";
     #[cfg(target_os = "linux")]
     let scenarios = linux::scenarios(scale);
     #[cfg(not(target_os = "linux"))]
@@ -21,7 +20,7 @@ mod linux {
     use crate::load::{self, Echo};
     use crate::process::ServerProcess;
     use crate::servers::{self, Service};
-    use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who};
+    use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
     use crate::suites::Scale;
 
     pub(super) fn scenarios(scale: Scale) -> Vec<Scenario> {
@@ -33,10 +32,10 @@ mod linux {
         let mut entrants = Entrants::default();
         for server in servers::all() {
             match server.serve {
-                Err(why) => entrants.excuse(server.who, why),
+                Err(why) => entrants.skip(server.id, why),
                 Ok(_) => {
-                    let who = server.who;
-                    entrants.enter(who, move || run(who, connections, each));
+                    let id = server.id;
+                    entrants.enter(id, move || run(id, connections, each));
                 }
             }
         }
@@ -49,14 +48,14 @@ mod linux {
                  connection in flight. It is traced, and so slow, which lets more requests \
                  arrive between two waits than otherwise",
             ),
-            figure("allocations", "of the server, for each such request"),
+            figure("allocations", "of the server, per request"),
         ];
         let parameter = Some(connections as u64);
         Scenario { name: name.into(), parameter, figures, entrants }
     }
 
-    fn run(who: Who, connections: usize, each: u64) -> io::Result<Sample> {
-        let mut server = ServerProcess::start(who, Service::Echo, None)?;
+    fn run(id: ContestantId, connections: usize, each: u64) -> io::Result<Sample> {
+        let mut server = ServerProcess::start(id, Service::Echo, None)?;
         let plan = Echo { connections, bytes: 64, depth: 1, least: each };
         let counted = load::counted(&mut server, plan)?;
         let reading = |amount| {

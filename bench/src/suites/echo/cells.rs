@@ -1,4 +1,4 @@
-//! Which loads, and what is read from each.
+//! The loads and their figures.
 
 use std::io;
 use std::time::Duration;
@@ -7,13 +7,12 @@ use crate::cores::{self, Pinned};
 use crate::load::{self, Echo, Outcome, Pump, Rate, Window};
 use crate::process::ServerProcess;
 use crate::servers::{self, Service};
-use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
 use crate::suites::Scale;
 
 impl Window {
-    /// A full run warms up for long enough that a server has touched the memory that it uses, and
-    /// the kernel has grown its buffers, before anything counts. A quick one shows much, and proves
-    /// little.
+    /// The warm-up of a full run is long enough for a server to touch its memory and for the kernel
+    /// to grow its buffers. Results of a quick run are preliminary.
     fn of(scale: Scale) -> Window {
         let (warm_up_ms, measured_ms) = match scale {
             Scale::Tiny => (0, 0),
@@ -28,7 +27,7 @@ impl Window {
     }
 }
 
-/// So many requests in flight take as long as a window until each had its turn.
+/// With this many requests in flight, one round over all of them takes a whole window.
 const MANY: usize = 4_096;
 
 pub(super) fn echo(scale: Scale) -> Vec<Scenario> {
@@ -64,7 +63,7 @@ fn echo_scenario(
     let size = if bytes < 1024 { format!("{bytes} B") } else { format!("{} KiB", bytes / 1024) };
     let count = Count::AtLeast(1);
     let latency = |name, about| Figure { name, about, unit: Unit::WallTimeEach, count };
-    let about = "requests of so many connections, of one size, so many of each connection in \
+    let about = "requests of equal size on all connections, with a fixed number of each connection in \
                  flight: answered in each second of the server's CPU time. The server is alone \
                  on its core, and the clients on another";
     Scenario {
@@ -74,11 +73,11 @@ fn echo_scenario(
             Figure { name: "requests", about, unit: Unit::PerCpuSecond, count },
             Figure {
                 name: "requests, wall",
-                about: "the same in each second on the wall, which the clients may bound",
+                about: "the same per second of wall-clock time, which the clients may limit",
                 unit: Unit::PerSecond,
                 count,
             },
-            latency("p50", "half of all requests are answered within this time"),
+            latency("p50", "half of the requests are answered within this time"),
             latency("p99", "99 of 100 requests are answered within this time"),
             latency("p99.9", "999 of 1,000 requests are answered within this time"),
         ],
@@ -88,8 +87,8 @@ fn echo_scenario(
 
 pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
     let (window, least) = (Window::of(scale), scale.pick(20, 100, 500));
-    let scenario = |at_once: usize| {
-        let plan = Rate { at_once, least };
+    let scenario = |concurrent: usize| {
+        let plan = Rate { concurrent, least };
         let entrants = entrants(Service::Echo, window, move |server| {
             let outcome = load::rate(server, plan, window)?;
             Ok(requests(outcome, &[0.5, 0.99]))
@@ -101,27 +100,27 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
             unit: Unit::WallTimeEach,
             count: Count::AtLeast(1),
         };
-        let about = "connect, a request of 64 bytes and its answer, reset: in each second of the \
+        let about = "connect, a request of 64 bytes and its answer, reset: per second of the \
                      server's CPU time";
         Scenario {
-            name: format!("{at_once} at once"),
-            parameter: Some(at_once as u64),
+            name: format!("{concurrent} concurrent"),
+            parameter: Some(concurrent as u64),
             figures: vec![
                 Figure { name: "connections", about, unit: Unit::PerCpuSecond, count },
                 Figure {
                     name: "connections, wall",
-                    about: "the same in each second on the wall, which the clients may bound",
+                    about: "the same per second of wall-clock time, which the clients may limit",
                     unit: Unit::PerSecond,
                     count,
                 },
-                latency("p50", "half of them have their answer within this time"),
-                latency("p99", "99 of 100 have their answer within this time"),
+                latency("p50", "half of them are answered within this time"),
+                latency("p99", "99 of 100 are answered within this time"),
             ],
             entrants,
         }
     };
     let cells: &[usize] = if scale == Scale::Full { &[1, 64] } else { &[16] };
-    cells.iter().map(|at_once| scenario(*at_once)).collect()
+    cells.iter().map(|concurrent| scenario(*concurrent)).collect()
 }
 
 pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
@@ -136,9 +135,9 @@ pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
             Ok(Sample::new([reading, reading]))
         });
         let count = Count::AtLeast(bytes);
-        let about = "bytes that the server reads and drops, in each second of its CPU time. It \
-                     stands still while the clients send, so that all servers find as much";
-        let wall = "the same in each second on the wall, which the clients bound";
+        let about = "bytes that the server reads and discards, per second of its CPU time. It \
+                     is paused while the clients send, so that all servers find the same amount";
+        let wall = "the same per second of wall-clock time, which the clients limit";
         Scenario {
             name: if connections == 1 {
                 "1 connection".into()
@@ -157,23 +156,23 @@ pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
     cells.iter().map(|connections| scenario(*connections)).collect()
 }
 
-/// Everyone who serves, each in a new process for each run, under a load.
+/// Adds all servers, each in a new process per run, under a load.
 fn entrants(
     service: Service,
     window: Window,
     load: impl Fn(&ServerProcess) -> io::Result<Sample> + Clone + 'static,
 ) -> Entrants {
     let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
-    // Tests run side by side, and would all be on the same core.
+    // Tests run concurrently and must not share one core.
     let cores = if window.check { None } else { cores::server_and_clients() };
     for server in servers::all() {
         match server.serve {
-            Err(why) => entrants.excuse(server.who, why),
+            Err(why) => entrants.skip(server.id, why),
             Ok(_) => {
-                let (who, load): (Who, _) = (server.who, load.clone());
-                entrants.enter(who, move || {
+                let (id, load): (ContestantId, _) = (server.id, load.clone());
+                entrants.enter(id, move || {
                     let _pinned = cores.map(|(_, core)| Pinned::to(core)).transpose()?;
-                    let server = ServerProcess::start(who, service, cores.map(|(core, _)| core))?;
+                    let server = ServerProcess::start(id, service, cores.map(|(core, _)| core))?;
                     load(&server)
                 });
             }
@@ -182,7 +181,7 @@ fn entrants(
     entrants
 }
 
-/// Two rates, and the latencies within which these shares were answered.
+/// Two rates and the latency quantiles of these shares.
 fn requests(outcome: Outcome, shares: &[f64]) -> Sample {
     let reading = Reading { count: outcome.count, spent: outcome.spent };
     let mut sample = Sample::new([reading, reading]);

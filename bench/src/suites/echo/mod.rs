@@ -1,5 +1,5 @@
-//! TCP servers, each in a process of its own, under the same load: requests that are answered
-//! with themselves, connections that come and go, and bytes in one direction.
+//! TCP servers, each in a separate process, under the same load: echo requests, short connections,
+//! and bytes in one direction.
 
 #[cfg(target_os = "linux")]
 mod cells;
@@ -9,7 +9,7 @@ use crate::suites::Scale;
 
 /// The suite of requests: throughput and latency.
 pub fn suite(scale: Scale) -> Suite {
-    let about = "TCP servers that send back what they get, against connections, size and depth";
+    let about = "TCP echo servers by connections, request size and pipeline depth";
     #[cfg(target_os = "linux")]
     let scenarios = cells::echo(scale);
     #[cfg(not(target_os = "linux"))]
@@ -19,7 +19,7 @@ pub fn suite(scale: Scale) -> Suite {
 
 /// The suite of connections.
 pub fn connections(scale: Scale) -> Suite {
-    let about = "connections that are made, used for one request and reset";
+    let about = "connections that are opened, used for one request and reset";
     #[cfg(target_os = "linux")]
     let scenarios = cells::connections(scale);
     #[cfg(not(target_os = "linux"))]
@@ -29,7 +29,7 @@ pub fn connections(scale: Scale) -> Suite {
 
 /// The suite of bytes in one direction.
 pub fn pump(scale: Scale) -> Suite {
-    let about = "bytes in one direction, from clients to a server that drops them";
+    let about = "bytes in one direction, from clients to a server that discards them";
     #[cfg(target_os = "linux")]
     let scenarios = cells::pump(scale);
     #[cfg(not(target_os = "linux"))]
@@ -37,14 +37,14 @@ pub fn pump(scale: Scale) -> Suite {
     Suite { name: "pump", about, scenarios }
 }
 
-/// The clients and the clocks of other processes are Linux's.
+/// The clients, and the CPU clocks of other processes, need Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn elsewhere(_: Scale) -> Vec<crate::suite::Scenario> {
-    use crate::suite::{Entrants, Scenario, Who};
+    use crate::suite::{ContestantId, Entrants, Scenario};
 
     let mut entrants = Entrants::default();
     for name in crate::backends::NAMES {
-        entrants.excuse(Who::Core(name), "servers are measured on Linux only");
+        entrants.skip(ContestantId::Core(name), "servers are measured on Linux only");
     }
     let name = "on Linux".to_string();
     vec![Scenario { name, parameter: None, figures: Vec::new(), entrants }]

@@ -13,13 +13,13 @@ use super::{IN_FLIGHT, PIECE, Request, place};
 use crate::clock::Stopwatch;
 use crate::suite::{Reading, Sample};
 
-/// What all requests share.
+/// The state shared by all requests.
 struct Work {
     file: File,
     path: PathBuf,
-    /// Whose threads do it, if they are to.
+    /// The pool, if threads must perform the requests.
     pool: Option<Pool>,
-    /// How many are still to be started, and how many have given what they should.
+    /// The number of requests left to start, and the number with a correct result.
     left: Cell<u64>,
     done: Cell<u64>,
 }
@@ -74,7 +74,7 @@ fn read<B: Backend>(lp: &mut Loop<B>, work: Rc<Work>, buf: Vec<u8>) {
         Some(pool) => piece.start_on(lp, pool, done),
         None => piece.start(lp, done),
     };
-    // Without a start the count is wrong, and that is found.
+    // A failure makes the count wrong, which the check reports.
     drop(started);
 }
 
@@ -86,6 +86,6 @@ fn stat<B: Backend>(lp: &mut Loop<B>, work: Rc<Work>) {
         work.count(known.is_ok_and(|known| known.size > 0));
         stat(lp, work);
     });
-    // Without a start the count is wrong, and that is found.
+    // A failure makes the count wrong, which the check reports.
     drop(started);
 }

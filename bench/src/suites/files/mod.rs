@@ -1,4 +1,4 @@
-//! Requests on files that are in memory already: what asking costs, not the disk.
+//! Requests on cached files: the cost of the request, without the disk.
 
 mod core;
 #[cfg(all(unix, feature = "libuv"))]
@@ -12,26 +12,26 @@ use std::rc::Rc;
 use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
-use crate::suite::{Count, Entrants, Figure, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 use crate::temporary::Temporary;
 
-/// Requests under way at any time.
+/// Requests in flight.
 const IN_FLIGHT: u64 = 64;
-/// How much a read asks for.
+/// The size of a read.
 const PIECE: usize = 4096;
-/// How many pieces the file has, each of which is read in turn.
+/// The number of pieces of the file, which are read in order.
 const PIECES: u64 = 1024;
-/// How many threads pools have: libuv's default, and so uv-core's.
+/// The number of pool threads: the default of libuv and uv-core.
 #[cfg(unix)]
 const THREADS: usize = 4;
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
-    /// By whoever is quickest: the loop itself, the ring, a thread.
+    /// Read by the fastest means: the loop itself, the ring or a thread.
     Read,
-    /// By a thread in any case.
+    /// Read by a pool thread.
     ReadOnThread,
     Stat,
 }
@@ -40,16 +40,16 @@ enum Request {
 pub fn suite(scale: Scale) -> Suite {
     let count = scale.pick(500, 40_000, 150_000);
     let file = Rc::new(Temporary::new("files", &vec![7; PIECE * PIECES as usize]));
-    let read = "4 KiB of a file that is cached are read into memory that is used again, at \
-                one place after the other: 64 in flight, at once, on 4 threads or on the ring";
-    let on_threads = "the same, by 4 threads in any case";
-    let stat = "a file is asked about by its path: 64 in flight, on 4 threads or on the ring";
+    let read = "4 KiB of a cached file are read sequentially into reused memory: 64 in flight, \
+                inline, on 4 threads or on the ring";
+    let on_threads = "the same, always on 4 threads";
+    let stat = "stat of a file by its path: 64 in flight, on 4 threads or on the ring";
     let scenarios = vec![
         scenario("4 KiB reads", read, Request::Read, count, &file),
         scenario("4 KiB, threads", on_threads, Request::ReadOnThread, count, &file),
         scenario("stat", stat, Request::Stat, count, &file),
     ];
-    Suite { name: "files", about: "requests on a file that is in memory", scenarios }
+    Suite { name: "files", about: "requests on a cached file", scenarios }
 }
 
 fn scenario(
@@ -63,20 +63,23 @@ fn scenario(
     backends::enter(
         &mut entrants,
         Which::All,
-        Who::Core,
+        ContestantId::Core,
         &Requests { request, count, file: Rc::clone(file) },
     );
     #[cfg(all(unix, feature = "libuv"))]
     {
         let file = Rc::clone(file);
-        entrants.enter(Who::Peer("libuv"), move || libuv::run(file.path(), request, count));
+        entrants
+            .enter(ContestantId::Peer("libuv"), move || libuv::run(file.path(), request, count));
     }
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
+    super::skip_libuv(&mut entrants);
     #[cfg(unix)]
     {
         let file = Rc::clone(file);
-        entrants.enter(Who::Hand("threads"), move || threads::run(file.path(), request, count));
+        entrants.enter(ContestantId::Hand("threads"), move || {
+            threads::run(file.path(), request, count)
+        });
     }
     let count = Count::Exactly(count);
     let figures = vec![
@@ -99,7 +102,7 @@ impl OnBackend for Requests {
     }
 }
 
-/// Where the request of that number reads.
+/// The offset of the request with that number.
 fn place(number: u64) -> u64 {
     number % PIECES * PIECE as u64
 }

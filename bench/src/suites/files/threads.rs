@@ -1,5 +1,5 @@
-//! Threads that read in a loop, without a queue and without telling anyone: the limit of
-//! what threads can do.
+//! Threads that read in a loop, without a queue and without completions: the upper limit for
+//! threads.
 
 use std::fs::{self, File};
 use std::io;

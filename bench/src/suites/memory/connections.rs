@@ -1,29 +1,29 @@
-//! Connections that are silent.
+//! Idle connections.
 
 use std::io;
 
 use crate::load::{self, Echo};
 use crate::process::ServerProcess;
 use crate::servers::{self, Service};
-use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
 
-/// Memory grows by pages. Less than one cannot be told from one.
+/// Memory grows by pages: smaller differences are not measurable.
 const PAGE: u64 = 4_096;
 
 pub(super) fn scenario(count: u64) -> Scenario {
     let mut entrants = Entrants::default();
     for server in servers::all() {
         match server.serve {
-            Err(why) => entrants.excuse(server.who, why),
+            Err(why) => entrants.skip(server.id, why),
             Ok(_) => {
-                let who = server.who;
-                entrants.enter(who, move || run(who, count));
+                let id = server.id;
+                entrants.enter(id, move || run(id, count));
             }
         }
     }
     let figure = Figure {
         name: "idle connection",
-        about: "a connection to a TCP server that had one request of 64 bytes and is silent: \
+        about: "a connection to a TCP server that is idle after one request of 64 bytes: \
                 what the server's process has grown by, a page at least. What the kernel keeps is \
                 not in it",
         unit: Unit::BytesEach,
@@ -33,9 +33,9 @@ pub(super) fn scenario(count: u64) -> Scenario {
     Scenario { name, parameter: Some(count), figures: vec![figure], entrants }
 }
 
-fn run(who: Who, count: u64) -> io::Result<Sample> {
-    let server = ServerProcess::start(who, Service::Echo, None)?;
-    // The first has the buffers made that all share.
+fn run(id: ContestantId, count: u64) -> io::Result<Sample> {
+    let server = ServerProcess::start(id, Service::Echo, None)?;
+    // The first connection allocates the shared buffers.
     let plan = |connections| Echo { connections, bytes: 64, depth: 1, least: 1 };
     let first = load::idle(&server, plan(1))?;
     let before = server.memory()?;

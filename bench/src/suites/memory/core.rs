@@ -27,13 +27,13 @@ pub(super) fn handles<B: Backend>(make: fn() -> io::Result<B>, count: u64) -> io
     })?;
     let tcps = taken(count, || {
         for _ in 0..count {
-            Tcp::new(&mut lp);
+            let _ = Tcp::new(&mut lp);
         }
         Ok(())
     })?;
     let udps = taken(count, || {
         for _ in 0..count {
-            Udp::new(&mut lp);
+            let _ = Udp::new(&mut lp);
         }
         Ok(())
     })?;

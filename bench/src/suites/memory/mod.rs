@@ -1,4 +1,4 @@
-//! How much memory things take that do nothing.
+//! The memory of idle handles and connections.
 
 #[cfg(target_os = "linux")]
 mod connections;
@@ -12,7 +12,7 @@ use poll_core::Backend;
 
 use crate::allocations;
 use crate::backends::{self, OnBackend, Which};
-use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
 /// The suite.
@@ -22,27 +22,27 @@ pub fn suite(scale: Scale, which: Which) -> Suite {
     scenarios.push(connections::scenario(scale.pick(10, 1_000, 2_000)));
     #[cfg(not(target_os = "linux"))]
     scenarios.extend(super::echo::elsewhere(scale));
-    Suite { name: "memory", about: "memory of things that do nothing", scenarios }
+    Suite { name: "memory", about: "memory of idle handles and connections", scenarios }
 }
 
 fn handles(which: Which, count: u64) -> Scenario {
     let mut entrants = Entrants::default();
-    backends::enter(&mut entrants, which, Who::Core, &Handles { count });
+    backends::enter(&mut entrants, which, ContestantId::Core, &Handles { count });
     #[cfg(all(unix, feature = "libuv"))]
-    entrants.enter(Who::Peer("libuv"), move || libuv::handles(count));
+    entrants.enter(ContestantId::Peer("libuv"), move || libuv::handles(count));
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
+    super::skip_libuv(&mut entrants);
     let figure =
         |name, about| Figure { name, about, unit: Unit::BytesEach, count: Count::Exactly(count) };
     Scenario {
         name: format!("{count} of each"),
         parameter: Some(count),
         figures: vec![
-            figure("timer", "a timer that is started, callback included: allocated bytes"),
-            figure("idle handle", "an idle handle that is started"),
-            figure("async handle", "an async handle, and what sends to it"),
-            figure("TCP handle", "a TCP handle that has no socket yet"),
-            figure("UDP handle", "a UDP handle that has no socket yet"),
+            figure("timer", "a started timer with its callback: allocated bytes"),
+            figure("idle handle", "a started idle handle"),
+            figure("async handle", "an async handle with its sender"),
+            figure("TCP handle", "a TCP handle without a socket"),
+            figure("UDP handle", "a UDP handle without a socket"),
         ],
         entrants,
     }
@@ -59,7 +59,7 @@ impl OnBackend for Handles {
     }
 }
 
-/// How many bytes making so many of something has taken.
+/// The growth of allocated bytes by creating `count` objects.
 fn taken(count: u64, make: impl FnOnce() -> io::Result<()>) -> io::Result<Reading> {
     allocations::count(true);
     let before = allocations::live();

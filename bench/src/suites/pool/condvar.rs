@@ -1,4 +1,4 @@
-//! A pool as one would write it with the standard library: two queues, each with a lock.
+//! A hand-written pool on the standard library: two queues, each with a lock and a condvar.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use crate::suite::{Reading, Sample};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A queue whose end is marked by `None`.
+/// A queue; `None` marks its end.
 struct Queue<T> {
     items: Mutex<VecDeque<Option<T>>>,
     filled: Condvar,

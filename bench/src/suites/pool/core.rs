@@ -11,7 +11,7 @@ use super::IN_FLIGHT;
 use crate::clock::Stopwatch;
 use crate::suite::{Reading, Sample};
 
-/// How many jobs are still to be queued, and how many have come back.
+/// The number of jobs left to queue, and the number that completed.
 struct Progress {
     left: Cell<u64>,
     done: Cell<u64>,
@@ -39,6 +39,6 @@ fn queue<B: Backend>(lp: &mut Loop<B>, progress: Rc<Progress>) {
             queue(lp, progress);
         },
     );
-    // Without threads the count is wrong, and that is found.
+    // A failure makes the count wrong, which the check reports.
     drop(queued);
 }

@@ -10,25 +10,25 @@ use std::io;
 use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
-use crate::suite::{Count, Entrants, Figure, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
-/// Jobs that are queued, running or on their way back at any time.
+/// Jobs in flight.
 const IN_FLIGHT: u64 = 1_024;
-/// How many threads the pools have: libuv's default, and so uv-core's.
+/// The number of pool threads: the default of libuv and uv-core.
 const THREADS: usize = 4;
 
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let jobs = scale.pick(2_000, 50_000, 500_000);
     let mut entrants = Entrants::default();
-    backends::enter(&mut entrants, which, Who::Core, &Jobs { jobs });
+    backends::enter(&mut entrants, which, ContestantId::Core, &Jobs { jobs });
     #[cfg(all(unix, feature = "libuv"))]
-    entrants.enter(Who::Peer("libuv"), move || libuv::run(jobs));
+    entrants.enter(ContestantId::Peer("libuv"), move || libuv::run(jobs));
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
-    entrants.enter(Who::Hand("condvar"), move || condvar::run(jobs));
-    let about = "a job that does nothing goes to a thread and its end comes back to the loop, \
+    super::skip_libuv(&mut entrants);
+    entrants.enter(ContestantId::Hand("condvar"), move || condvar::run(jobs));
+    let about = "an empty job runs on a pool thread and completes on the loop, \
                  which queues the next: 1,024 in flight, 4 threads";
     let count = Count::Exactly(jobs);
     let figures = vec![

@@ -11,10 +11,10 @@ use uv_core::{Command, Handle, Loop, Process, RunMode};
 use crate::clock::Stopwatch;
 use crate::suite::{Reading, Sample};
 
-/// What all children share.
+/// The state shared by all children.
 struct Work {
     program: PathBuf,
-    /// How many are still to be started, and how many have ended well.
+    /// The number of children left to start, and the number that exited successfully.
     left: Cell<u64>,
     done: Cell<u64>,
 }
@@ -37,7 +37,7 @@ fn spawn<B: Backend>(lp: &mut Loop<B>, work: Rc<Work>) -> io::Result<()> {
     Process::spawn(lp, command, move |lp, process, exit| {
         let is_well = exit.is_ok_and(|exit| exit.success()) && process.close(lp).is_ok();
         work.done.set(work.done.get() + u64::from(is_well));
-        // If this fails the count is wrong, and that is found.
+        // A failure makes the count wrong, which the check reports.
         let _ = spawn(lp, work);
     })
     .map(drop)

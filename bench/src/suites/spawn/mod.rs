@@ -1,4 +1,4 @@
-//! Children that do nothing, one after the other, of a small parent and of a large one.
+//! Sequential spawns of children that exit immediately, from a small and from a large parent.
 
 mod core;
 #[cfg(all(unix, feature = "libuv"))]
@@ -16,19 +16,19 @@ use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
 use crate::cores::{self, Pinned};
-use crate::suite::{Count, Entrants, Figure, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
 use program::Program;
 
-/// How much of the parent's memory is touched at a time: the smallest page.
+/// The stride for touching the parent's memory: the smallest page size.
 const PAGE: usize = 4096;
 
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let children = scale.pick(5, 100, 250);
     let large_mib = scale.pick(1, 256, 1_024);
-    // Made when it is first used: not everybody who lists suites starts children.
+    // Created at the first use, not when suites are listed.
     let program = Rc::new(LazyCell::new(Program::new as fn() -> Program));
     let scenario = |name, heap| {
         let work = Children { children, heap, program: Rc::clone(&program) };
@@ -38,25 +38,28 @@ pub fn suite(scale: Scale, which: Which) -> Suite {
         scenario("small parent".into(), 0),
         scenario(format!("{large_mib} MiB parent"), large_mib << 20),
     ];
-    Suite { name: "spawn", about: "children, one after the other", scenarios }
+    Suite { name: "spawn", about: "children, spawned sequentially", scenarios }
 }
 
 fn scenario(name: String, which: Which, work: Children) -> Scenario {
     let (children, heap) = (work.children, work.heap);
     let mut entrants = Entrants::default();
-    backends::enter(&mut entrants, which, Who::Core, &work);
+    backends::enter(&mut entrants, which, ContestantId::Core, &work);
     #[cfg(all(unix, feature = "libuv"))]
     {
         let work = work.clone();
-        entrants
-            .enter(Who::Peer("libuv"), move || work.as_parent(|path| libuv::run(path, children)));
+        entrants.enter(ContestantId::Peer("libuv"), move || {
+            work.as_parent(|path| libuv::run(path, children))
+        });
     }
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
-    entrants.enter(Who::Hand("std"), move || work.as_parent(|path| standard::run(path, children)));
-    let about = "a program that ends at once is started, with the null device for its standard \
+    super::skip_libuv(&mut entrants);
+    entrants.enter(ContestantId::Hand("std"), move || {
+        work.as_parent(|path| standard::run(path, children))
+    });
+    let about = "a program that exits immediately is started, with the null device for its standard \
                  streams, and when its end is known, the next; all on one core, and the parent \
-                 has touched as much memory as the name says";
+                 has touched the memory that the name states";
     let count = Count::Exactly(children);
     let figures = vec![
         Figure { name: "children", about, unit: Unit::PerSecond, count },
@@ -68,16 +71,16 @@ fn scenario(name: String, which: Which, work: Children) -> Scenario {
 #[derive(Clone)]
 struct Children {
     children: u64,
-    /// How many bytes the parent has touched.
+    /// The number of bytes that the parent has touched.
     heap: u64,
     program: Rc<LazyCell<Program>>,
 }
 
 impl Children {
-    /// Runs while the process has touched as much memory, and stays on one core.
+    /// Runs with that memory touched, pinned to one core.
     ///
-    /// Otherwise the scheduler puts the children on one core or on two, by what the parent has
-    /// done before, and to wake the other one takes as long as all the rest.
+    /// Otherwise the scheduler places the children on one core or on two, depending on the parent's
+    /// history, and waking the other core costs as much as everything else.
     fn as_parent(&self, run: impl FnOnce(&Path) -> io::Result<Sample>) -> io::Result<Sample> {
         let mut heap = vec![0_u8; self.heap as usize];
         heap.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);

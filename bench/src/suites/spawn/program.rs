@@ -1,7 +1,7 @@
-//! A program that ends at once.
+//! A minimal program that exits immediately.
 //!
-//! One that is linked as usual spends most of its time on being loaded, several times what its
-//! parent spends: with it one would compare nothing. So the smallest there can be is made here.
+//! An ordinary program takes several times as long to load as its parent takes to spawn it, which
+//! would hide the difference between contestants. So this module writes a minimal ELF file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 #[cfg(target_os = "linux")]
 use crate::temporary::Temporary;
 
-/// What the children are.
+/// The program of the children.
 #[derive(Debug)]
 pub(super) enum Program {
-    /// Made for this run.
+    /// Written for this run.
     #[cfg(target_os = "linux")]
     Made(Temporary),
-    /// One that the system has.
+    /// An existing program of the system.
     Found(PathBuf),
 }
 
 impl Program {
-    /// The smallest that can be started here.
+    /// The smallest program available.
     pub(super) fn new() -> Program {
         #[cfg(target_os = "linux")]
         if let Some(program) = smallest::make() {
@@ -50,7 +50,7 @@ mod smallest {
 
     use crate::temporary::Temporary;
 
-    /// `exit(0)`, and the number of the machine it is written for.
+    /// The code of `exit(0)`, and the ELF machine number.
     #[cfg(target_arch = "x86_64")]
     const CODE: Option<(&[u8], u16)> = Some((
         &[
@@ -74,11 +74,10 @@ mod smallest {
 
     const HEADER: u64 = 64;
     const SEGMENT: u64 = 56;
-    /// Where the file stands in the program's memory.
+    /// The load address.
     const ADDRESS: u64 = 0x40_0000;
 
-    /// `None` if nobody has written it for this machine, or what is in the folder for temporary
-    /// files must not be started.
+    /// `None` on an unsupported architecture, or if the temporary folder is mounted `noexec`.
     pub(super) fn make() -> Option<Temporary> {
         let (code, machine) = CODE?;
         let file = Temporary::new("program", &executable(code, machine));
@@ -86,22 +85,21 @@ mod smallest {
         works(file.path().ok()?).then_some(file)
     }
 
-    /// A file in the executable and linkable format: its header, one segment that is all of the
-    /// file, and the code.
+    /// An ELF file: the header, one segment that covers the whole file, and the code.
     fn executable(code: &[u8], machine: u16) -> Vec<u8> {
         let start = HEADER + SEGMENT;
         let len = start + code.len() as u64;
         let mut file = b"\x7fELF".to_vec();
-        file.extend([2, 1, 1, 0]); // 64 bits, the lowest byte first.
+        file.extend([2, 1, 1, 0]); // 64 bits, little-endian.
         file.extend([0; 8]);
-        file.extend(2_u16.to_le_bytes()); // To be executed.
+        file.extend(2_u16.to_le_bytes()); // ET_EXEC.
         file.extend(machine.to_le_bytes());
         file.extend(1_u32.to_le_bytes());
-        // Where it begins, where the segments are told, and the sections, of which it has none.
+        // The entry point, the offset of the program headers, and no section headers.
         file.extend([ADDRESS + start, HEADER, 0].map(u64::to_le_bytes).concat());
         file.extend(0_u32.to_le_bytes());
         file.extend([HEADER as u16, SEGMENT as u16, 1, 0, 0, 0].map(u16::to_le_bytes).concat());
-        file.extend([1_u32, 5].map(u32::to_le_bytes).concat()); // Loaded; read and executed.
+        file.extend([1_u32, 5].map(u32::to_le_bytes).concat()); // PT_LOAD, readable and executable.
         let alignment = 0x1_0000;
         let segment = [0, ADDRESS, ADDRESS, len, len, alignment];
         file.extend(segment.map(u64::to_le_bytes).concat());
@@ -109,8 +107,8 @@ mod smallest {
         file
     }
 
-    /// A file is busy as long as somebody may write to it. That may be a child of another thread
-    /// that has inherited it for a moment.
+    /// Retries while the file is busy: a child forked by another thread may briefly hold a
+    /// descriptor that is open for writing.
     fn works(program: &Path) -> bool {
         let is_busy = |error: &io::Error| error.kind() == ErrorKind::ExecutableFileBusy;
         for _ in 0..1_000 {

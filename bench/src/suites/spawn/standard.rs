@@ -1,4 +1,4 @@
-//! What one would write without a loop.
+//! `std::process` without a loop.
 
 use std::io;
 use std::path::Path;

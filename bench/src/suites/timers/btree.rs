@@ -1,4 +1,4 @@
-//! Timers as one would write them with the standard library: an ordered map and sleeps.
+//! Hand-written timers on the standard library: an ordered map and sleeps.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,12 +9,12 @@ use super::{FIRED, count_fired, forget_memory};
 use crate::clock::Stopwatch;
 use crate::suite::{Reading, Sample};
 
-/// A deadline in milliseconds, and the order of starting.
+/// A deadline in milliseconds, and a start sequence number.
 type Key = (u64, u64);
 
 struct Timers {
     queue: BTreeMap<Key, fn()>,
-    /// Where each timer is in the queue.
+    /// The key of each timer in the queue.
     keys: Vec<Option<Key>>,
     starts: u64,
     epoch: Instant,

@@ -11,13 +11,13 @@ type Timers = Memory<sys::uv_timer_t>;
 
 pub(super) fn run(timeouts_ms: &[u64]) -> io::Result<Sample> {
     forget_memory();
-    // As in libuv's own benchmark: the memory of timers is new to everyone.
+    // As in libuv's own benchmark: the memory of the timers is untouched.
     let timers = Timers::untouched(timeouts_ms.len());
     let lp = Loop::new()?;
 
     let watch = Stopwatch::start();
     for (timer, timeout) in timers.iter().zip(timeouts_ms) {
-        // SAFETY: the memory is there until the loop is gone.
+        // SAFETY: the memory outlives the loop.
         unsafe { sys::uv_timer_init(lp.raw(), timer) };
         start(timer, *timeout);
     }

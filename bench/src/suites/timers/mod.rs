@@ -13,15 +13,15 @@ use poll_core::Backend;
 
 use crate::backends::{self, OnBackend, Which};
 use crate::random::Random;
-use crate::suite::{Count, Entrants, Figure, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
-/// So many timers have a deadline in each millisecond, as in libuv's own benchmark.
+/// The number of timers with a deadline in each millisecond, as in libuv's own benchmark.
 const IN_A_MILLISECOND: u64 = 1_000;
 
 thread_local! {
-    /// Timers of this thread that have fired. The callback of every contestant counts here:
-    /// one that captures nothing, as in libuv's own benchmark.
+    /// The number of timers of this thread that have fired. The callbacks of all contestants count
+    /// here and capture nothing, as in libuv's own benchmark.
     static FIRED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -29,28 +29,24 @@ fn count_fired() {
     FIRED.set(FIRED.get() + 1);
 }
 
-/// Gives back to the system what earlier runs have freed: memory is to be new to everyone.
+/// Returns freed memory to the system, so that every contestant gets untouched memory.
 fn forget_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes no pointer, and frees only what nobody has.
+    // SAFETY: no pointer is passed; the call releases only free memory.
     unsafe {
         libc::malloc_trim(0)
     };
 }
 
-/// The suite. `which` backends it runs on: timers are the loop's, but the waits between
-/// them are the backend's.
+/// The suite. `which` selects the backends: timers belong to the loop, but the waits between them
+/// to the backend.
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let count = scale.pick(200, 20_000, 1_000_000);
     let scenarios = vec![
         scenario("in order", which, in_order(count)),
         scenario("random", which, random(count)),
     ];
-    Suite {
-        name: "timers",
-        about: "many timers at once, a thousand due each millisecond",
-        scenarios,
-    }
+    Suite { name: "timers", about: "many timers, a thousand due in each millisecond", scenarios }
 }
 
 fn in_order(count: u64) -> Rc<[u64]> {
@@ -69,34 +65,37 @@ fn scenario(name: &str, which: Which, timeouts_ms: Rc<[u64]>) -> Scenario {
     backends::enter(
         &mut entrants,
         which,
-        Who::Core,
+        ContestantId::Core,
         &Timers { timeouts_ms: Rc::clone(&timeouts_ms) },
     );
     #[cfg(all(unix, feature = "libuv"))]
     {
         let timeouts_ms = Rc::clone(&timeouts_ms);
-        entrants.enter(Who::Peer("libuv"), move || libuv::run(&timeouts_ms));
+        entrants.enter(ContestantId::Peer("libuv"), move || libuv::run(&timeouts_ms));
     }
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
-    entrants.enter(Who::Hand("btree"), move || btree::run(&timeouts_ms));
+    super::skip_libuv(&mut entrants);
+    entrants.enter(ContestantId::Hand("btree"), move || btree::run(&timeouts_ms));
     Scenario {
         name: name.into(),
         parameter: None,
         figures: vec![
             figure(
                 "add",
-                "a timer is made and started, in memory that is new to everyone, as in libuv's \
+                "a timer is created and started, in untouched memory, as in libuv's \
                  own benchmark",
             ),
-            figure("stop", "started timers are stopped, in the order they were made"),
-            figure("start", "stopped timers are started: no memory is new to anyone"),
+            figure("stop", "started timers are stopped, in the order of their creation"),
+            figure("start", "stopped timers are started, in memory that is already touched"),
             figure(
                 "restart",
-                "started timers are started anew, a millisecond later: as a server does with \
-                 a connection's time limit when something arrives",
+                "started timers are restarted, a millisecond later: as a server does with \
+                 a connection's timeout when data arrives",
             ),
-            figure("fire", "the loop runs until all have called back, and wakes each millisecond"),
+            figure(
+                "fire",
+                "the loop runs until every timer has called back, and wakes each millisecond",
+            ),
         ],
         entrants,
     }

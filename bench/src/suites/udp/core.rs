@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Timer, Udp, UdpBind};
+use uv_core::{Handle, Loop, RunMode, Timer, Udp, UdpBindFlags};
 
 use super::{AT_ONCE, PATIENCE, PingPong, SIZE, Trips, flooded};
 use crate::clock::Stopwatch;
@@ -15,7 +15,7 @@ use crate::suite::Sample;
 
 fn bound<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Udp, SocketAddr)> {
     let udp = Udp::new(lp);
-    udp.bind(lp, SocketAddr::from(([127, 0, 0, 1], 0)), UdpBind::empty())?;
+    udp.bind(lp, SocketAddr::from(([127, 0, 0, 1], 0)), UdpBindFlags::empty())?;
     Ok((udp, udp.local_addr(lp)?))
 }
 
@@ -25,7 +25,7 @@ pub(super) fn ping_pong<B: Backend>(backend: B, task: PingPong) -> io::Result<Sa
     let (server, address) = bound(&mut lp)?;
     server.recv_start(&mut lp, |lp, server, datagram| {
         if let Ok(datagram) = datagram {
-            // What the kernel does not take is lost, and sent again.
+            // A datagram that the kernel rejects counts as lost and is resent.
             let _ = server.try_send(lp, datagram.data, datagram.from);
         }
     })?;
@@ -64,7 +64,7 @@ pub(super) fn ping_pong<B: Backend>(backend: B, task: PingPong) -> io::Result<Sa
     Ok(trips.borrow().sample(spent))
 }
 
-/// What a flood has done, and whether it is over.
+/// The progress of a flood.
 #[derive(Default)]
 struct Counts {
     received: Cell<u64>,
@@ -85,10 +85,10 @@ pub(super) fn flood<B: Backend>(backend: B, window: Duration) -> io::Result<Samp
     let (timer, ends) = (Timer::new(&mut lp), Rc::clone(&counts));
     timer.start(&mut lp, window, window, move |lp, timer| {
         if ends.received.get() == 0 {
-            return; // The machine is so busy that it has not begun.
+            return; // The flood has not started yet, on a busy machine.
         }
         ends.over.set(true);
-        // They are open: this is the only one that closes.
+        // Both are open: only this callback closes them.
         let _ = receiver.close(lp).and_then(|()| timer.close(lp));
     })?;
     let watch = Stopwatch::start();
@@ -102,7 +102,7 @@ pub(super) fn flood<B: Backend>(backend: B, window: Duration) -> io::Result<Samp
 
 const FLOOD: &[u8] = &[0x5a; SIZE];
 
-/// Sends, and again when the kernel has taken it.
+/// Sends a datagram, and the next one after its completion.
 fn send<B: Backend>(lp: &mut Loop<B>, sender: Udp, counts: Rc<Counts>) {
     if counts.over.get() {
         return;
@@ -111,6 +111,6 @@ fn send<B: Backend>(lp: &mut Loop<B>, sender: Udp, counts: Rc<Counts>) {
         counts.sent.set(counts.sent.get() + u64::from(result.is_ok()));
         send(lp, sender, counts);
     });
-    // If none can be sent the counts are wrong, and that is found.
+    // A failure makes the count wrong, which the check reports.
     drop(sent);
 }

@@ -1,19 +1,19 @@
-//! A flood by hand, with the calls that take many datagrams at once; and by mio, which has none.
+//! Hand-written floods: with `sendmmsg` and `recvmmsg`, and with mio, one datagram per call.
 
 use std::time::Duration;
 
-use crate::suite::{Entrants, Who};
+use crate::suite::{ContestantId, Entrants};
 
 #[cfg(not(target_os = "linux"))]
 pub(super) fn enter(entrants: &mut Entrants, _: Duration) {
-    entrants.excuse(Who::Hand("epoll"), "needs Linux");
-    entrants.excuse(Who::Peer("mio"), "is flooded on Linux only");
+    entrants.skip(ContestantId::Hand("epoll"), "needs Linux");
+    entrants.skip(ContestantId::Peer("mio"), "is measured on Linux only");
 }
 
 #[cfg(target_os = "linux")]
 pub(super) fn enter(entrants: &mut Entrants, window: Duration) {
-    entrants.enter(Who::Hand("epoll"), move || linux::batches(window));
-    entrants.enter(Who::Peer("mio"), move || linux::one_by_one(window));
+    entrants.enter(ContestantId::Hand("epoll"), move || linux::batches(window));
+    entrants.enter(ContestantId::Peer("mio"), move || linux::one_by_one(window));
 }
 
 #[cfg(target_os = "linux")]
@@ -32,7 +32,7 @@ mod linux {
     use crate::pollers::{Epoll, Mio, Poller};
     use crate::suite::Sample;
 
-    /// Sends batches until the time is over, and receives whenever something is there.
+    /// Sends batches until the deadline, and receives whenever the socket is readable.
     fn flood<P: Poller>(
         mut poller: P,
         window: Duration,
@@ -67,7 +67,7 @@ mod linux {
         };
         let receive = |receiver: &UdpSocket| {
             let mut received = 0;
-            // Until there is nothing more, for only changes are reported.
+            // Drained completely, because mio is edge-triggered.
             loop {
                 match receiver.recv(&mut buffer) {
                     Ok(length) => received += u64::from(buffer[..length] == datagram),
@@ -87,7 +87,7 @@ mod linux {
         flood(Epoll::new()?, window, send, receive)
     }
 
-    /// Datagrams of one system call, each with its own piece of memory.
+    /// The datagrams of one system call, each with its own buffer.
     struct Batch {
         size: usize,
         bytes: Box<[u8]>,
@@ -105,7 +105,7 @@ mod linux {
             };
             let mut pieces: Box<[_]> = (0..AT_ONCE).map(piece).collect();
             let first = pieces.as_mut_ptr();
-            // SAFETY: a header of zeros has no name, no pieces and no control data.
+            // SAFETY: plain data; all zeros are a header without address, buffers and control data.
             let empty = unsafe { std::mem::zeroed::<libc::mmsghdr>() };
             let mut headers = vec![empty; AT_ONCE].into_boxed_slice();
             for (index, header) in headers.iter_mut().enumerate() {
@@ -118,14 +118,14 @@ mod linux {
         fn send(&mut self, fd: RawFd) -> io::Result<u64> {
             debug_assert_eq!(self.pieces.len(), self.headers.len());
             let (headers, count) = (self.headers.as_mut_ptr(), AT_ONCE as u32);
-            // SAFETY: so many headers, whose pieces are this batch's.
+            // SAFETY: the headers refer to buffers of this batch, which outlive the call.
             let sent = unsafe { libc::sendmmsg(fd, headers, count, 0) };
             if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as u64) }
         }
 
         fn receive(&mut self, fd: RawFd) -> io::Result<u64> {
             let (headers, count) = (self.headers.as_mut_ptr(), AT_ONCE as u32);
-            // SAFETY: so many headers, whose pieces are this batch's.
+            // SAFETY: the headers refer to buffers of this batch, which outlive the call.
             let received = unsafe { libc::recvmmsg(fd, headers, count, 0, ptr::null_mut()) };
             if received < 0 {
                 return Err(io::Error::last_os_error());

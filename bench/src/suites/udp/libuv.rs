@@ -1,5 +1,5 @@
-//! UDP handles of libuv, in two ways: with requests, as its guide has it, and with all that it
-//! offers to be fast.
+//! UDP handles of libuv, in two ways: with requests, as in its guide, and with its fastest
+//! functions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
@@ -12,21 +12,21 @@ use crate::clock::Stopwatch;
 use crate::libuv::{self, Loop, Memory, sys};
 use crate::suite::Sample;
 
-/// How datagrams are sent and received.
+/// The way datagrams are sent and received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `uv_udp_send`, and one datagram a system call.
+    /// `uv_udp_send`, and one datagram per system call.
     Plain,
     /// `uv_udp_try_send`, and `UV_UDP_RECVMMSG`.
     Lean,
 }
 
-/// libuv wants room for 20 datagrams of any size, to receive several at once.
+/// libuv needs space for 20 datagrams of maximum size to receive several per call.
 const BATCH_ROOM: usize = 20 * 64 * 1024;
-/// More at once are not all sent, by a mistake of this version.
+/// A bug in this version drops datagrams of larger batches.
 const TRY_AT_ONCE: usize = 20;
 
-/// A socket, its number, and what it floods with.
+/// A socket, its number, and its flood data.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Socket {
@@ -35,7 +35,7 @@ struct Socket {
     number: usize,
 }
 
-/// What all callbacks share: the loop's data.
+/// The state shared by all callbacks: the data of the loop.
 struct Shared {
     trips: Trips,
     pingers: *mut Socket,
@@ -47,7 +47,7 @@ struct Shared {
 }
 
 fn shared<'a>(lp: *mut sys::uv_loop_t) -> &'a mut Shared {
-    // SAFETY: the loop is initialised, and its data set before anything is started.
+    // SAFETY: the loop is initialised, and its data was set before any handle started.
     let shared = unsafe { (*lp).data }.cast::<Shared>();
     // SAFETY: it outlives the loop, and no two callbacks run at a time.
     unsafe { &mut *shared }
@@ -56,9 +56,9 @@ fn shared<'a>(lp: *mut sys::uv_loop_t) -> &'a mut Shared {
 /// Binds a socket; returns its address.
 fn bound(lp: &Loop, socket: *mut Socket, flags: c_uint) -> io::Result<SocketAddr> {
     let (any, handle) = (libc_address(), socket.cast::<sys::uv_udp_t>());
-    // SAFETY: the memory is there until the loop is gone, and starts with the handle.
+    // SAFETY: the memory outlives the loop, and starts with the handle.
     libuv::check(unsafe { sys::uv_udp_init_ex(lp.raw(), handle, flags) })?;
-    // SAFETY: the handle is initialised, and the address is one.
+    // SAFETY: the handle is initialised, and the address is valid.
     libuv::check(unsafe { sys::uv_udp_bind(handle, (&raw const any).cast(), 0) })?;
     let mut name = any;
     let mut length = size_of::<libc::sockaddr_in>() as c_int;
@@ -69,7 +69,7 @@ fn bound(lp: &Loop, socket: *mut Socket, flags: c_uint) -> io::Result<SocketAddr
 }
 
 fn libc_address() -> libc::sockaddr_in {
-    // SAFETY: an address of zeros is one.
+    // SAFETY: plain data; all zeros are a valid address.
     let mut address = unsafe { std::mem::zeroed::<libc::sockaddr_in>() };
     address.sin_family = libc::AF_INET as libc::sa_family_t;
     address.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
@@ -79,7 +79,7 @@ fn libc_address() -> libc::sockaddr_in {
 fn connect(socket: *mut Socket, to: SocketAddr) -> io::Result<()> {
     let mut address = libc_address();
     address.sin_port = to.port().to_be();
-    // SAFETY: the handle is initialised, and the address is one.
+    // SAFETY: the handle is initialised, and the address is valid.
     libuv::check(unsafe { sys::uv_udp_connect(socket.cast(), (&raw const address).cast()) })
 }
 
@@ -104,67 +104,67 @@ fn timer(
     callback: unsafe extern "C" fn(*mut sys::uv_timer_t),
 ) -> io::Result<()> {
     let (timeout, repeat) = (timeout.as_millis() as u64, repeat.as_millis() as u64);
-    // SAFETY: the memory is there until the loop is gone.
+    // SAFETY: the memory outlives the loop.
     libuv::check(unsafe { sys::uv_timer_init(lp.raw(), timer.first()) })?;
     // SAFETY: the handle is initialised.
     libuv::check(unsafe { sys::uv_timer_start(timer.first(), Some(callback), timeout, repeat) })
 }
 
-/// One buffer is lent to all: nobody keeps it.
+/// Lends the same buffer to every read: no callback keeps it.
 unsafe extern "C" fn lend(handle: *mut sys::uv_handle_t, _: usize, buf: *mut sys::uv_buf_t) {
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let shared = shared(unsafe { (*handle).loop_ });
-    // SAFETY: libuv gives a place for the answer.
+    // SAFETY: libuv passes a valid pointer for the result.
     let buf = unsafe { &mut *buf };
     buf.base = shared.room.as_mut_ptr().cast();
     buf.len = shared.room.len();
 }
 
-/// What was received, unless it is an error or the end of a batch.
+/// The received datagram; `None` for an error or the end of a batch.
 unsafe fn bytes<'a>(count: isize, buf: *const sys::uv_buf_t) -> Option<&'a [u8]> {
     if count <= 0 {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes the buffer that libuv reported.
     let base = unsafe { (*buf).base };
-    // SAFETY: so many bytes were received.
+    // SAFETY: libuv has received this number of bytes into the buffer.
     Some(unsafe { std::slice::from_raw_parts(base.cast(), count as usize) })
 }
 
-/// A request and what it sends.
+/// A request and its datagram.
 struct Send {
     request: MaybeUninit<sys::uv_udp_send_t>,
     bytes: [u8; SIZE],
 }
 
-/// Sends to an address or, without one, to the peer. What the kernel does not take is lost, and
-/// sent again.
+/// Sends to an address or, without one, to the peer. A datagram that the kernel rejects counts as
+/// lost and is resent.
 fn send(socket: *mut sys::uv_udp_t, bytes: &[u8], to: *const sys::sockaddr, style: Style) {
     if style == Style::Lean {
         let buf = sys::uv_buf_t { base: bytes.as_ptr().cast_mut().cast(), len: bytes.len() };
-        // SAFETY: the handle is open, and bytes and address are there for the call.
+        // SAFETY: the handle is open, and bytes and address outlive the call.
         unsafe { sys::uv_udp_try_send(socket, &buf, 1, to) };
         return;
     }
     let Ok(bytes) = bytes.try_into() else { return };
     let send = Box::into_raw(Box::new(Send { request: MaybeUninit::zeroed(), bytes }));
-    // SAFETY: it was made one line above, and `free_send` frees it.
+    // SAFETY: the pointer is from `Box::into_raw` above, and `free_send` frees it.
     let Send { request, bytes } = unsafe { &mut *send };
     let request = request.as_mut_ptr();
-    // SAFETY: the memory is the request's.
+    // SAFETY: the memory belongs to the request.
     unsafe { (*request).data = send.cast() };
     let buf = sys::uv_buf_t { base: bytes.as_mut_ptr().cast(), len: SIZE };
-    // SAFETY: request and bytes are there until `free_send`.
+    // SAFETY: request and bytes live until `free_send`.
     if unsafe { sys::uv_udp_send(request, socket, &buf, 1, to, Some(free_send)) } < 0 {
-        // SAFETY: libuv has not taken it.
+        // SAFETY: the failed call does not keep it.
         drop(unsafe { Box::from_raw(send) });
     }
 }
 
 unsafe extern "C" fn free_send(request: *mut sys::uv_udp_send_t, _: c_int) {
-    // SAFETY: libuv gives the request.
+    // SAFETY: libuv passes a valid request.
     let send: *mut c_void = unsafe { (*request).data };
-    // SAFETY: `send` made it of a box, and libuv is done with it.
+    // SAFETY: `send` made it from a box, and libuv no longer uses it.
     drop(unsafe { Box::from_raw(send.cast::<Send>()) });
 }
 
@@ -188,11 +188,11 @@ pub(super) fn ping_pong(task: PingPong, style: Style) -> io::Result<Sample> {
     for (number, pinger) in pingers.iter().enumerate() {
         bound(&lp, pinger, libc::AF_INET as c_uint)?;
         connect(pinger, address)?;
-        // SAFETY: the memory is the socket's.
+        // SAFETY: the memory belongs to the socket.
         unsafe { (*pinger).number = number };
         recv_start(pinger, pong)?;
     }
-    timer(&lp, &retry, (PATIENCE, PATIENCE), look)?;
+    timer(&lp, &retry, (PATIENCE, PATIENCE), resend_lost)?;
     for (number, pinger) in pingers.iter().enumerate() {
         if let Some(bytes) = shared(lp.raw()).trips.ping(number) {
             ping(pinger, bytes, style);
@@ -216,9 +216,9 @@ unsafe extern "C" fn serve(
     from: *const sys::sockaddr,
     _: c_uint,
 ) {
-    // SAFETY: libuv gives both.
+    // SAFETY: libuv passes valid pointers.
     let Some(bytes) = (unsafe { bytes(count, buf) }) else { return };
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let style = shared(unsafe { (*server).loop_ }).style;
     send(server, bytes, from, style);
 }
@@ -230,12 +230,12 @@ unsafe extern "C" fn pong(
     _: *const sys::sockaddr,
     _: c_uint,
 ) {
-    // SAFETY: libuv gives both.
+    // SAFETY: libuv passes valid pointers.
     let Some(answer) = (unsafe { bytes(count, buf) }) else { return };
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let lp = unsafe { (*pinger).loop_ };
     let (shared, pinger) = (shared(lp), pinger.cast::<Socket>());
-    // SAFETY: a pinger's handle is the start of such memory.
+    // SAFETY: a pinger's handle is the first field of its structure.
     let number = unsafe { (*pinger).number };
     if shared.trips.pong(number, answer)
         && let Some(bytes) = shared.trips.ping(number)
@@ -248,8 +248,8 @@ unsafe extern "C" fn pong(
     }
 }
 
-unsafe extern "C" fn look(timer: *mut sys::uv_timer_t) {
-    // SAFETY: libuv gives the handle.
+unsafe extern "C" fn resend_lost(timer: *mut sys::uv_timer_t) {
+    // SAFETY: libuv passes a valid handle.
     let shared = shared(unsafe { (*timer).loop_ });
     for (number, bytes) in shared.trips.lost() {
         ping(shared.pingers.wrapping_add(number), bytes, shared.style);
@@ -276,7 +276,7 @@ pub(super) fn flood(window: Duration, style: Style) -> io::Result<Sample> {
     let address = bound(&lp, receiver.first(), libc::AF_INET as c_uint | batches as c_uint)?;
     bound(&lp, sender.first(), libc::AF_INET as c_uint)?;
     connect(sender.first(), address)?;
-    // SAFETY: the memory is the sender's.
+    // SAFETY: the memory belongs to the sender.
     unsafe { (*sender.first()).bytes = [0x5a; SIZE] };
     recv_start(receiver.first(), count)?;
     timer(&lp, &ends, (window, window), end)?;
@@ -284,7 +284,7 @@ pub(super) fn flood(window: Duration, style: Style) -> io::Result<Sample> {
     match style {
         Style::Plain => requests.iter().for_each(|request| resend(sender.first(), request)),
         Style::Lean => {
-            // SAFETY: the memory is there until the loop is gone.
+            // SAFETY: the memory outlives the loop.
             libuv::check(unsafe { sys::uv_idle_init(lp.raw(), idle.first()) })?;
             // SAFETY: the handle is initialised.
             libuv::check(unsafe { sys::uv_idle_start(idle.first(), Some(try_send)) })?;
@@ -303,27 +303,27 @@ unsafe extern "C" fn count(
     _: *const sys::sockaddr,
     _: c_uint,
 ) {
-    // SAFETY: libuv gives both.
+    // SAFETY: libuv passes valid pointers.
     if let Some(bytes) = unsafe { bytes(count, buf) } {
-        // SAFETY: libuv gives the handle.
+        // SAFETY: libuv passes a valid handle.
         let shared = shared(unsafe { (*receiver).loop_ });
         shared.received += u64::from(bytes == [0x5a; SIZE]);
     }
 }
 
 fn resend(sender: *mut Socket, request: *mut sys::uv_udp_send_t) {
-    // SAFETY: the memory is there until the loop is gone, and never changes.
+    // SAFETY: the memory outlives the loop, and does not change.
     let place = unsafe { &raw mut (*sender).bytes };
     let buf = sys::uv_buf_t { base: place.cast(), len: SIZE };
     let (sender, peer) = (sender.cast(), std::ptr::null());
-    // SAFETY: the request is free, and there until the loop is gone.
+    // SAFETY: the request is not in flight, and outlives the loop.
     unsafe { sys::uv_udp_send(request, sender, &buf, 1, peer, Some(taken)) };
 }
 
 unsafe extern "C" fn taken(request: *mut sys::uv_udp_send_t, status: c_int) {
-    // SAFETY: libuv gives the request.
+    // SAFETY: libuv passes a valid request.
     let sender = unsafe { (*request).handle };
-    // SAFETY: a request's handle is there.
+    // SAFETY: the handle of a request is valid until its callback.
     let shared = shared(unsafe { (*sender).loop_ });
     shared.sent += u64::from(status == 0);
     if !shared.over {
@@ -332,14 +332,14 @@ unsafe extern "C" fn taken(request: *mut sys::uv_udp_send_t, status: c_int) {
 }
 
 unsafe extern "C" fn try_send(idle: *mut sys::uv_idle_t) {
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let shared = shared(unsafe { (*idle).loop_ });
-    // SAFETY: the memory is there until the loop is gone, and never changes.
+    // SAFETY: the memory outlives the loop, and does not change.
     let place = unsafe { &raw mut (*shared.pingers).bytes };
     let mut buf = sys::uv_buf_t { base: place.cast(), len: SIZE };
     let (mut bufs, mut lengths) = ([&raw mut buf; TRY_AT_ONCE], [1; TRY_AT_ONCE]);
     let mut peers = [std::ptr::null_mut(); TRY_AT_ONCE];
-    // SAFETY: three lists of so many, and a handle that is open.
+    // SAFETY: the handle is open, and the three arrays have the passed length.
     let sent = unsafe {
         sys::uv_udp_try_send2(
             shared.pingers.cast(),
@@ -354,10 +354,10 @@ unsafe extern "C" fn try_send(idle: *mut sys::uv_idle_t) {
 }
 
 unsafe extern "C" fn end(timer: *mut sys::uv_timer_t) {
-    // SAFETY: libuv gives the handle.
+    // SAFETY: libuv passes a valid handle.
     let lp = unsafe { (*timer).loop_ };
     if shared(lp).received == 0 {
-        return; // The machine is so busy that it has not begun.
+        return; // The flood has not started yet, on a busy machine.
     }
     shared(lp).over = true;
     // SAFETY: the loop is running.

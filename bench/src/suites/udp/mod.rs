@@ -1,5 +1,5 @@
-//! UDP: datagrams that go back and forth, and more of them than anyone can take. All in one
-//! loop, which never sleeps, so that CPU time tells all.
+//! UDP ping-pong and flood. Both ends are in one loop, which never blocks, so that CPU time is the
+//! complete cost.
 
 mod core;
 mod flood;
@@ -15,14 +15,14 @@ use poll_core::Backend;
 use crate::backends::{self, OnBackend, Which};
 use crate::clock::Spent;
 use crate::pollers;
-use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit, Who};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
 /// The size of every datagram. It starts with a number.
 const SIZE: usize = 64;
-/// Without progress for so long, a datagram is lost.
+/// A datagram without progress for this time is lost.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How many datagrams of a flood are on their way to the kernel.
+/// The number of sends of a flood in flight.
 const AT_ONCE: usize = 64;
 
 /// The suite.
@@ -36,19 +36,23 @@ pub fn suite(scale: Scale) -> Suite {
 fn ping_pong(pingers: usize, trips: u64) -> Scenario {
     let mut entrants = Entrants::default();
     let task = PingPong { pingers, trips };
-    backends::enter(&mut entrants, Which::All, Who::Core, &task);
+    backends::enter(&mut entrants, Which::All, ContestantId::Core, &task);
     pollers::enter(&mut entrants, &task);
     #[cfg(all(unix, feature = "libuv"))]
     {
-        entrants.enter(Who::Peer("libuv"), move || libuv::ping_pong(task, libuv::Style::Plain));
-        entrants.enter(Who::Peer("libuv-lean"), move || libuv::ping_pong(task, libuv::Style::Lean));
+        entrants.enter(ContestantId::Peer("libuv"), move || {
+            libuv::ping_pong(task, libuv::Style::Plain)
+        });
+        entrants.enter(ContestantId::Peer("libuv-lean"), move || {
+            libuv::ping_pong(task, libuv::Style::Lean)
+        });
     }
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
+    super::skip_libuv(&mut entrants);
     let figure = Figure {
         name: "ping-pong",
-        about: "round trips between sockets that ping and one that answers. What is lost is \
-                sent again and told of. libuv sends by uv_udp_send, libuv-lean by \
+        about: "round trips between pinging sockets and one that answers. Lost datagrams are \
+                resent and reported. libuv sends by uv_udp_send, libuv-lean by \
                 uv_udp_try_send",
         unit: Unit::PerCpuSecond,
         count: Count::Exactly(trips),
@@ -60,15 +64,18 @@ fn ping_pong(pingers: usize, trips: u64) -> Scenario {
 
 fn flood(window: Duration) -> Scenario {
     let mut entrants = Entrants::default();
-    backends::enter(&mut entrants, Which::All, Who::Core, &Flood { window });
+    backends::enter(&mut entrants, Which::All, ContestantId::Core, &Flood { window });
     flood::enter(&mut entrants, window);
     #[cfg(all(unix, feature = "libuv"))]
     {
-        entrants.enter(Who::Peer("libuv"), move || libuv::flood(window, libuv::Style::Plain));
-        entrants.enter(Who::Peer("libuv-lean"), move || libuv::flood(window, libuv::Style::Lean));
+        entrants
+            .enter(ContestantId::Peer("libuv"), move || libuv::flood(window, libuv::Style::Plain));
+        entrants.enter(ContestantId::Peer("libuv-lean"), move || {
+            libuv::flood(window, libuv::Style::Lean)
+        });
     }
     #[cfg(not(all(unix, feature = "libuv")))]
-    super::excuse_libuv(&mut entrants);
+    super::skip_libuv(&mut entrants);
     let rate =
         |name, about| Figure { name, about, unit: Unit::PerCpuSecond, count: Count::AtLeast(1) };
     Scenario {
@@ -77,17 +84,17 @@ fn flood(window: Duration) -> Scenario {
         figures: vec![
             rate(
                 "flood received",
-                "one socket sends all it can, another receives what the kernel keeps: datagrams \
+                "one socket sends without a limit, another receives what the kernel does not drop: datagrams \
                  received. By hand, and by uv-core where the kernel can, many in one call; \
-                 libuv-lean asks for that, libuv does not",
+                 libuv-lean requests it, libuv does not",
             ),
-            rate("flood sent", "the same: datagrams that the kernel took"),
+            rate("flood sent", "the same: datagrams that the kernel accepted"),
         ],
         entrants,
     }
 }
 
-/// What everyone does: `pingers` sockets have a round trip under way each, `trips` in all.
+/// The task: `pingers` sockets with a round trip in flight each, `trips` in all.
 #[derive(Clone, Copy)]
 struct PingPong {
     pingers: usize,
@@ -111,15 +118,15 @@ impl OnBackend for Flood {
     }
 }
 
-/// A round trip's state: which number each pinger waits for, and what is left to do.
+/// The state of the round trips: the number that each pinger awaits, and the trips left.
 #[derive(Debug)]
 struct Trips {
     left: u64,
     done: u64,
     lost: u64,
-    /// The number that each pinger waits for, or 0.
+    /// The number that each pinger awaits, or 0.
     expected: Vec<u64>,
-    /// The same at the last look: who has not moved since has lost a datagram.
+    /// The same at the last check: a pinger without progress has lost a datagram.
     seen: Vec<u64>,
     next: u64,
 }
@@ -130,7 +137,7 @@ impl Trips {
         Trips { left: trips, done: 0, lost: 0, expected, seen, next: 0 }
     }
 
-    /// The next datagram of a pinger, unless all are under way.
+    /// The next datagram of a pinger; `None` if all were sent.
     fn ping(&mut self, pinger: usize) -> Option<[u8; SIZE]> {
         self.left = self.left.checked_sub(1)?;
         self.next += 1;
@@ -138,8 +145,8 @@ impl Trips {
         Some(datagram(self.next))
     }
 
-    /// An answer has come: true if it is the one that the pinger waits for. Another is the
-    /// answer to a datagram that was taken for lost.
+    /// Handles an answer: true if the pinger awaits it. Otherwise it answers a datagram that was
+    /// considered lost.
     fn pong(&mut self, pinger: usize, answer: &[u8]) -> bool {
         if answer != datagram(self.expected[pinger]) || self.expected[pinger] == 0 {
             return false;
@@ -153,7 +160,7 @@ impl Trips {
         self.left == 0 && self.expected.iter().all(|number| *number == 0)
     }
 
-    /// The datagrams to send again, as nothing has happened to them since the last call.
+    /// The datagrams to resend: those without progress since the last call.
     fn lost(&mut self) -> Vec<(usize, [u8; SIZE])> {
         let mut again = Vec::new();
         for (pinger, (expected, seen)) in self.expected.iter().zip(&mut self.seen).enumerate() {
@@ -169,13 +176,13 @@ impl Trips {
     fn sample(&self, spent: Spent) -> Sample {
         let mut sample = Sample::new([Reading { count: self.done, spent }]);
         if self.lost > 0 {
-            sample.notes.push(format!("{} datagrams were lost and sent again", self.lost));
+            sample.notes.push(format!("{} datagrams were lost and resent", self.lost));
         }
         sample
     }
 }
 
-/// The datagram of that number.
+/// The datagram with that number.
 fn datagram(number: u64) -> [u8; SIZE] {
     let mut bytes = [0x5a; SIZE];
     bytes[..8].copy_from_slice(&number.to_ne_bytes());

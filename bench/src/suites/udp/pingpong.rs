@@ -1,4 +1,4 @@
-//! What one writes by hand on a poller.
+//! Hand-written ping-pong on a poller.
 
 use std::io;
 use std::net::UdpSocket;
@@ -16,7 +16,7 @@ pub(super) fn socket() -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// `None` if there is nothing, or nothing more.
+/// Receives a datagram; `None` if the socket is drained.
 fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -69,10 +69,10 @@ impl OnPoller for PingPong {
     }
 }
 
-/// Answers what is there: one datagram, or all where only changes are reported.
+/// Answers one datagram, or all on an edge-triggered poller.
 fn serve<P: Poller>(server: &UdpSocket, buffer: &mut [u8]) -> io::Result<()> {
     while let Some((length, from)) = unless_blocked(server.recv_from(buffer))? {
-        // What the kernel does not take is lost, and sent again.
+        // A datagram that the kernel rejects counts as lost and is resent.
         unless_blocked(server.send_to(&buffer[..length], from))?;
         if !P::EDGE {
             break;

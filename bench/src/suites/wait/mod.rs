@@ -1,4 +1,4 @@
-//! What pollers cost against the number of sources: the classic curves.
+//! The cost of pollers by the number of sources.
 
 mod sources;
 
@@ -13,7 +13,7 @@ use crate::pollers::{self, Interest, OnPoller, Poller};
 use crate::suite::{Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
-/// Reports between two looks at the clock, at the most.
+/// The maximum number of events between two reads of the clock.
 const BLOCK: u64 = 64;
 
 /// The suite.
@@ -28,7 +28,7 @@ pub fn suite(scale: Scale) -> Suite {
     let mut counts: Vec<usize> = counts.iter().map(|count| sources::at_most(*count)).collect();
     counts.dedup();
     let scenarios = counts.into_iter().map(|count| scenario(count, budget)).collect();
-    let about = "pollers without a loop, one, a tenth or all of many sources being active";
+    let about = "pollers without a loop, with one, a tenth or all of many sources ready";
     Suite { name: "wait", about, scenarios }
 }
 
@@ -44,38 +44,42 @@ fn scenario(count: usize, budget: Duration) -> Scenario {
         figures: vec![
             cost(
                 "register",
-                "all sources are registered, and a wait of zero tells the kernel",
+                "all sources are registered, and a wait of zero flushes the changes to the kernel",
                 all,
             ),
             cost(
                 "modify",
-                "all are changed from level-triggered to one-shot (or, where there is no such \
-                 choice, to the same again), and a wait of zero tells the kernel",
+                "all are changed from level-triggered to one-shot (or, where modes do not exist, \
+                 to the same mode), and a wait of zero flushes the changes to the kernel",
                 all,
             ),
             cost(
                 "wait",
-                "a wait that returns at once with the one source that is ready and stays so. \
+                "a wait that returns immediately with the one source that stays ready. \
                  mio has no level-triggered mode",
                 Count::AtLeast(1),
             ),
             cost(
                 "wait, 10 % active",
-                "the same with a tenth of the sources ready: CPU time for each that is reported",
+                "the same with a tenth of the sources ready: CPU time per event",
                 Count::AtLeast(1),
             ),
             cost(
                 "wait, all active",
-                "the same with all sources ready: CPU time for each that is reported",
+                "the same with all sources ready: CPU time per event",
                 Count::AtLeast(1),
             ),
             cost(
-                "turn",
-                "one source is written to, waited for and read: the two other system calls \
-                 are the same for all",
+                "cycle",
+                "one source is written to, waited for and read: the write and the read cost the \
+                 same for all contestants",
                 Count::AtLeast(1),
             ),
-            cost("deregister", "all are deregistered, and a wait of zero tells the kernel", all),
+            cost(
+                "deregister",
+                "all are deregistered, and a wait of zero flushes the changes to the kernel",
+                all,
+            ),
         ],
         entrants,
     }
@@ -88,11 +92,11 @@ fn thousands(count: usize) -> String {
     }
 }
 
-/// What every poller does.
+/// The task of every poller.
 #[derive(Clone)]
 struct Wait {
     sources: Rc<Sources>,
-    /// How much CPU time to wait for each figure.
+    /// The CPU time budget of each figure.
     budget: Duration,
 }
 
@@ -120,11 +124,11 @@ impl OnPoller for Wait {
             let wait = (!P::EDGE).then(|| self.repeated(active.len(), || waiting.wait(None)));
             waits.push(wait.transpose()?);
             active.iter().try_for_each(|number| sources[*number].make_quiet())?;
-            // What is seen no more may still be known to the poller.
+            // The poller may still have the old state of a source.
             while waiting.wait(zero)? > 0 {}
         }
         let middle = count / 2;
-        let turn = self.repeated(1, || {
+        let cycle = self.repeated(1, || {
             sources[middle].make_ready()?;
             let ready = waiting.wait(None)?;
             sources[middle].make_quiet()?;
@@ -135,17 +139,17 @@ impl OnPoller for Wait {
 
         let mut readings = vec![Some(register), Some(modify)];
         readings.extend(waits);
-        readings.extend([Some(turn), Some(deregister)]);
+        readings.extend([Some(cycle), Some(deregister)]);
         Ok(Sample { readings, ..Sample::default() })
     }
 }
 
-/// So many of the numbers below `count`, evenly spread.
+/// `some` of the numbers below `count`, evenly spread.
 fn spread(count: usize, active: usize) -> Vec<usize> {
     (0..active).map(|index| (2 * index + 1) * count / (2 * active)).collect()
 }
 
-/// A poller and what it watches.
+/// A poller and its sources.
 struct Waiting<'a, P> {
     poller: P,
     sources: &'a [Source],
@@ -153,15 +157,15 @@ struct Waiting<'a, P> {
 }
 
 impl<P: Poller> Waiting<'_, P> {
-    /// Returns how many are ready.
+    /// Returns the number of ready sources.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.ready.clear();
         self.poller.wait(timeout, &mut self.ready)?;
         Ok(self.ready.len())
     }
 
-    /// Waits until all that are active, and no others, have been reported. One wait need not
-    /// report all.
+    /// Waits until every active source, and no other, has been reported. One wait need not report
+    /// all of them.
     fn see_all(&mut self, active: &[usize]) -> io::Result<()> {
         let mut unseen: HashSet<usize> = active.iter().copied().collect();
         let active = unseen.clone();
@@ -169,7 +173,7 @@ impl<P: Poller> Waiting<'_, P> {
             self.wait(None)?;
             for number in &self.ready {
                 if !active.contains(number) {
-                    return Err(wrong(format!("source {number} was reported, which is quiet")));
+                    return Err(wrong(format!("source {number} was reported, but is not ready")));
                 }
                 unseen.remove(number);
             }
@@ -177,7 +181,7 @@ impl<P: Poller> Waiting<'_, P> {
         Ok(())
     }
 
-    /// Times a change of all sources, and the wait that tells the kernel of it.
+    /// Times a change of all sources, with the wait that flushes it to the kernel.
     fn timed(
         &mut self,
         mut change: impl FnMut(&mut P, usize, &Source) -> io::Result<()>,
@@ -189,7 +193,7 @@ impl<P: Poller> Waiting<'_, P> {
         let reported = self.wait(Some(Duration::ZERO))?;
         let reading = Reading { count: self.sources.len() as u64, spent: watch.spent() };
         if reported != 0 {
-            return Err(wrong("a source was reported that nobody has made ready".into()));
+            return Err(wrong("a source was reported that is not ready".into()));
         }
         Ok(reading)
     }
@@ -200,8 +204,8 @@ fn wrong(why: String) -> io::Error {
 }
 
 impl Wait {
-    /// Does it until the budget is spent. Counts the sources that were reported: some of the
-    /// active ones each time.
+    /// Repeats until the budget is spent. Counts the reported sources, a part of the active ones
+    /// in each wait.
     fn repeated(
         &self,
         active: usize,
@@ -215,14 +219,16 @@ impl Wait {
             while count < next {
                 let reported = once()?;
                 if reported == 0 || reported > active {
-                    return Err(wrong(format!("{active} are active, {reported} were reported")));
+                    return Err(wrong(format!(
+                        "{active} sources are ready, but {reported} were reported"
+                    )));
                 }
                 count += reported as u64;
             }
             if process_cpu_time() >= until {
                 break;
             }
-            // Where a wait takes long, the first few are enough.
+            // Slow waits need few repetitions.
             block = BLOCK.min(2 * block);
         }
         Ok(Reading { count, spent: watch.spent() })

@@ -1,20 +1,20 @@
-//! Many sources, of which as many are active as one likes.
+//! Many sources, of which any number can be made ready.
 
 use std::cell::OnceCell;
 use std::io;
 
 use poll_core::RawSource;
 
-/// Descriptors that the process needs besides the sources.
+/// Descriptors reserved for other uses.
 const OTHERS: usize = 100;
 
-/// So many sources, or as many as this process may have.
+/// Limits the number of sources to the descriptors of this process.
 pub(super) fn at_most(count: usize) -> usize {
     count.min(crate::limits::descriptors().saturating_sub(OTHERS)).max(1)
 }
 
-/// Sources, opened by the first who needs them and closed with their scenario: the others'
-/// descriptors must not stand in their way.
+/// Sources, opened at the first use and closed with their scenario, so that scenarios do not
+/// compete for descriptors.
 #[derive(Debug)]
 pub(super) struct Sources {
     count: usize,
@@ -26,13 +26,13 @@ impl Sources {
         Sources { count, opened: OnceCell::new() }
     }
 
-    /// All sources, none active.
+    /// All sources, none ready.
     pub(super) fn open(&self) -> io::Result<&[Source]> {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
         let explained = |error: io::Error| {
-            let why = format!("{} sources: {error} (see 'ulimit -n')", self.count);
+            let why = format!("{} sources: {error} (raise 'ulimit -n')", self.count);
             io::Error::new(error.kind(), why)
         };
         let opened = (0..self.count).map(|_| Source::new()).collect::<io::Result<Vec<_>>>();
@@ -54,7 +54,7 @@ mod eventfd {
     use super::*;
     use crate::pollers::epoll::EventFd;
 
-    /// The smallest thing that can be made ready: an eventfd.
+    /// An eventfd, the cheapest source.
     #[derive(Debug)]
     pub(in super::super) struct Source(EventFd);
 
@@ -68,7 +68,7 @@ mod eventfd {
         }
 
         pub(in super::super) fn make_ready(&self) -> io::Result<()> {
-            self.0.ring()
+            self.0.signal()
         }
 
         pub(in super::super) fn make_quiet(&self) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Waits with a timeout of zero: by hand, and by the pollers that others have written.
+//! Waits with a timeout of zero: hand-written, and with the pollers of other crates.
 
 use std::io;
 use std::net::UdpSocket;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::Registered;
 use crate::clock::Stopwatch;
-use crate::suite::{Entrants, Reading, Sample, Who};
+use crate::suite::{ContestantId, Entrants, Reading, Sample};
 
-pub(super) fn enter(entrants: &mut Entrants, registered: Registered, turns: u64) {
+pub(super) fn enter(entrants: &mut Entrants, registered: Registered, iterations: u64) {
     #[cfg(target_os = "linux")]
-    entrants.enter(Who::Hand("epoll"), move || epoll(registered, turns));
+    entrants.enter(ContestantId::Hand("epoll"), move || epoll(registered, iterations));
     #[cfg(unix)]
-    entrants.enter(Who::Peer("mio"), move || mio(registered, turns));
+    entrants.enter(ContestantId::Peer("mio"), move || mio(registered, iterations));
     #[cfg(not(unix))]
-    entrants.excuse(Who::Peer("mio"), "is compared on Unix only");
-    entrants.enter(Who::Peer("polling"), move || polling(registered, turns));
+    entrants.skip(ContestantId::Peer("mio"), "is measured on Unix only");
+    entrants.enter(ContestantId::Peer("polling"), move || polling(registered, iterations));
 }
 
-/// The socket to watch, if there is one.
+/// The quiet socket, if the scenario has one.
 fn socket(registered: Registered) -> io::Result<Option<UdpSocket>> {
     match registered {
         Registered::Nothing => Ok(None),
@@ -26,18 +26,18 @@ fn socket(registered: Registered) -> io::Result<Option<UdpSocket>> {
     }
 }
 
-/// Waits that many times; counts those that were right to return nothing.
-fn waits(turns: u64, mut wait: impl FnMut() -> io::Result<usize>) -> io::Result<Sample> {
+/// Waits repeatedly; counts the waits that reported no event.
+fn waits(iterations: u64, mut wait: impl FnMut() -> io::Result<usize>) -> io::Result<Sample> {
     let mut count = 0;
     let watch = Stopwatch::start();
-    for _ in 0..turns {
+    for _ in 0..iterations {
         count += u64::from(wait()? == 0);
     }
     Ok(Sample::new([Reading { spent: watch.spent(), count }]))
 }
 
 #[cfg(target_os = "linux")]
-fn epoll(registered: Registered, turns: u64) -> io::Result<Sample> {
+fn epoll(registered: Registered, iterations: u64) -> io::Result<Sample> {
     use crate::pollers::epoll::{Epoll, EventFd};
     use std::os::fd::AsRawFd;
 
@@ -47,11 +47,11 @@ fn epoll(registered: Registered, turns: u64) -> io::Result<Sample> {
     if let Some(socket) = &socket {
         epoll.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), libc::EPOLLIN, 1)?;
     }
-    waits(turns, || epoll.wait_ms(0))
+    waits(iterations, || epoll.wait_ms(0))
 }
 
 #[cfg(unix)]
-fn mio(registered: Registered, turns: u64) -> io::Result<Sample> {
+fn mio(registered: Registered, iterations: u64) -> io::Result<Sample> {
     use mio::{Events, Interest, Poll, Token, Waker, unix::SourceFd};
     use std::os::fd::AsRawFd;
 
@@ -62,13 +62,13 @@ fn mio(registered: Registered, turns: u64) -> io::Result<Sample> {
         let mut source = SourceFd(&socket.as_raw_fd());
         poll.registry().register(&mut source, Token(1), Interest::READABLE)?;
     }
-    waits(turns, || {
+    waits(iterations, || {
         poll.poll(&mut events, Some(Duration::ZERO))?;
         Ok(events.iter().count())
     })
 }
 
-fn polling(registered: Registered, turns: u64) -> io::Result<Sample> {
+fn polling(registered: Registered, iterations: u64) -> io::Result<Sample> {
     use polling::{Event, Events, PollMode, Poller};
 
     let (poller, mut events) = (Poller::new()?, Events::new());
@@ -78,7 +78,7 @@ fn polling(registered: Registered, turns: u64) -> io::Result<Sample> {
         // SAFETY: the socket is deleted from the poller before it is closed.
         unsafe { poller.add_with_mode(socket, Event::readable(1), mode) }?;
     }
-    let sample = waits(turns, || {
+    let sample = waits(iterations, || {
         events.clear();
         poller.wait(&mut events, Some(Duration::ZERO))
     });

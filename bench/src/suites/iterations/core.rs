@@ -1,4 +1,4 @@
-//! Turns of `uv-core`.
+//! Iterations of `uv-core`.
 
 use std::cell::Cell;
 use std::io;
@@ -15,7 +15,7 @@ use crate::suite::{Reading, Sample};
 pub(super) fn run<B: Backend>(
     backend: B,
     registered: Registered,
-    turns: u64,
+    iterations: u64,
 ) -> io::Result<Sample> {
     let mut lp = Loop::new(backend);
     if registered == Registered::QuietSocket {
@@ -27,7 +27,7 @@ pub(super) fn run<B: Backend>(
     let idle = Idle::new(&mut lp);
     idle.start(&mut lp, move |lp, _| {
         count.set(count.get() + 1);
-        if count.get() == turns {
+        if count.get() == iterations {
             lp.stop();
         }
     })?;
