@@ -36,7 +36,7 @@
 //! | running futures | [`LoopExt::block_on`], [`Rt::attach`], [`Rt::spawn_local`], [`Spawner`] |
 //! | the loop's own methods | [`Rt::with`] |
 //! | time | [`Rt::sleep`], [`Rt::interval`], [`Rt::timeout`], [`yield_now`] |
-//! | network | [`TcpListener`], [`TcpStream`] with the methods of [`Listener`], [`IoStream`]; [`UdpSocket`] |
+//! | network | [`TcpListener`], [`TcpStream`] with the methods of [`IoListener`], [`IoStream`]; [`UdpSocket`] |
 //! | local sockets, pipes, terminals | [`PipeListener`], [`PipeStream`], [`Tty`] |
 //! | files, work, names, random bytes | [`Rt::fs`], [`Rt::queue_work`], [`Rt::getaddrinfo`], [`Rt::random`] |
 //! | children, signals, file changes | [`Child`], [`Signal`], [`FsEvents`] |
@@ -76,7 +76,7 @@ pub use drive::drive;
 pub use events::{AsyncPoll, Child, FsChange, FsEvents, Receiver, Signal, channel};
 pub use executor::{JoinError, JoinHandle, LoopExt, POLL_BUDGET, Rt, Spawned, Spawner};
 pub use io::{
-    BufResult, Incoming, IoStream, Lent, Listener, OwnedDatagram, PipeListener, PipeStream,
+    BufResult, Incoming, IoListener, IoStream, Lent, OwnedDatagram, PipeListener, PipeStream,
     ReadHalf, TcpListener, TcpStream, Tty, UdpSocket, WriteHalf, copy_bidirectional,
 };
 #[cfg(unix)]

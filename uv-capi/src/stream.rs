@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{addr_of_mut, null_mut};
 
 use libc::{EAGAIN, EBUSY, EINVAL, ENOTCONN};
-use uv_core::{Handle as _, IoBufMut, Pipe, Stream as _, Tcp, Tty, Udp};
+use uv_core::{Handle as _, IoBufMut, Listener as _, Pipe, Stream as _, Tcp, Tty, Udp};
 
 use crate::errors::{UV_EOF, code, last_error, status};
 use crate::event_loop::{CoreLoop, core, enter, sync};

@@ -15,7 +15,7 @@ use std::io;
 use std::time::Duration;
 
 use uv_core::poll_core::Backend;
-use uv_core::{Channel, Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Timer};
+use uv_core::{Channel, Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags, Timer};
 
 #[cfg(unix)]
 mod verbose {

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use common::Arguments;
 use uv_core::backends::Auto;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags};
+use uv_core::{Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags};
 
 /// The number of connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;

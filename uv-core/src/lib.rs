@@ -26,7 +26,8 @@
 //! A handle ([`Timer`], [`Tcp`], …) is a small `Copy` key. Its state lives in the [`Loop`], so
 //! every method takes the loop, and every callback receives it: no handle needs a reference
 //! count or a cell. The methods common to all handles are in the trait [`Handle`], those of
-//! [`Tcp`], [`Pipe`] and [`Tty`] in the trait [`Stream`].
+//! [`Tcp`], [`Pipe`] and [`Tty`] in the trait [`Stream`], and those of the two that listen in
+//! [`Listener`].
 //!
 //! [`Loop::run`] returns when no handle is active and no request is pending. A handle exists
 //! until it is [closed](Handle::close); the key of a closed handle is an error (`NotFound`)
@@ -58,9 +59,9 @@
 //! | time | [`Timer`], [`Loop::now`] |
 //! | phases of an iteration | [`Idle`], [`Prepare`], [`Check`], [`Loop::defer`] |
 //! | wake-ups and messages from other threads | [`Async`], [`Channel`] |
-//! | network | [`Tcp`] with the methods of [`Stream`], [`Udp`] |
+//! | network | [`Tcp`] with the methods of [`Stream`] and [`Listener`], [`Udp`] |
 //! | the state of the program, errors | [`Loop::state`], [`Loop::on_error`] |
-//! | local sockets, named pipes, handle passing | [`Pipe`] with the methods of [`Stream`] |
+//! | local sockets, named pipes, handle passing | [`Pipe`] with the methods of [`Stream`] and [`Listener`] |
 //! | terminals | [`Tty`] with the methods of [`Stream`], [`guess_handle`] |
 //! | readiness of other libraries' descriptors | [`Poll`] |
 //! | file change notification | [`FsEvent`], [`FsPoll`] |
@@ -135,7 +136,7 @@ pub use poll_core;
 pub use pool::{Pool, WorkKind};
 pub use requests::{WorkError, WorkRequest};
 pub use storage::{IoBuf, IoBufMut};
-pub use streams::{AcceptRequest, AnyStream, ReadRequest, Stream, WriteRequest};
+pub use streams::{AcceptRequest, AnyStream, Listener, ReadRequest, Stream, WriteRequest};
 #[cfg(windows)]
 pub use sys::Passed;
 

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::backends::DefaultBackend;
 use crate::handles::{Addresses, Channel, Disconnect, Handle, Sender, Tcp};
-use crate::streams::Stream;
+use crate::streams::Listener;
 use crate::sys::{self, OwnedSocket};
 use crate::{Loop, RunMode};
 

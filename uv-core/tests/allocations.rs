@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use uv_core::backends::Auto;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
+use uv_core::{Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
 
 /// Counts the allocations of this thread.
 struct Counting;

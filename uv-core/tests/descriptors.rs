@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use uv_core::backends::Auto;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Timer};
+use uv_core::{Handle, Listener, Loop, RunMode, Tcp, TcpBindFlags, Timer};
 
 fn limit_descriptors(count: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: count, rlim_max: count };

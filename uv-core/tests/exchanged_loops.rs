@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use uv_core::backends::{Epoll, Uring};
 use uv_core::poll_core::Backend;
 use uv_core::{
-    Async, Check, Handle, Idle, Loop, Prepare, RunMode, Signal, Stream, Tcp, TcpBindFlags, Timer,
-    Udp, UdpBindFlags, fs, kill, signum,
+    Async, Check, Handle, Idle, Listener, Loop, Prepare, RunMode, Signal, Stream, Tcp,
+    TcpBindFlags, Timer, Udp, UdpBindFlags, fs, kill, signum,
 };
 
 /// Longer than anything here takes on a busy machine.

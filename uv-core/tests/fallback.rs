@@ -11,7 +11,8 @@ use std::rc::Rc;
 use uv_core::backends::{Auto, Uring};
 use uv_core::poll_core::{Backend, MaskOps, OpKind};
 use uv_core::{
-    Datagram, Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags, UdpError, fs,
+    Datagram, Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags,
+    UdpError, fs,
 };
 
 /// Set in a child process: how the filter refuses io_uring's system calls.

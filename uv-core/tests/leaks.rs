@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 use uv_core::backends::Auto;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
+use uv_core::{Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
 
 /// Counts the bytes that are allocated and not freed.
 struct Counting;

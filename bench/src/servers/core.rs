@@ -4,7 +4,7 @@ use std::io;
 use std::net::TcpListener;
 
 use poll_core::Backend;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, Loop, RunMode, Stream, Tcp};
 
 use super::{BACKLOG, Service};
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use uv_core::{Handle, Pipe, Stream, Tcp, TcpBindFlags};
+use uv_core::{Handle, Listener, Pipe, Tcp, TcpBindFlags};
 
 use super::flow::{Expected, bytes};
 use super::{Kind, Loop, World};
@@ -22,7 +22,7 @@ const WRITE: usize = 1 << 17;
 const FLOOD_BYTES: usize = 1 << 16;
 
 /// A stream that connects to a server of its kind.
-trait Dial: Stream {
+trait Dial: Listener {
     const KIND: Kind;
     type Address: Clone + 'static;
 

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use uv_core::{
-    Async, Check, Handle, Idle, Poll, PollEvents, Prepare, RunMode, Stream, Tcp, Timer, Udp,
+    Async, Check, Handle, Idle, Listener, Poll, PollEvents, Prepare, RunMode, Stream, Tcp, Timer,
+    Udp,
 };
 
 use crate::support::datagrams;

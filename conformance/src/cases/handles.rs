@@ -6,8 +6,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use uv_core::{
-    AnyHandle, Async, Channel, Check, Handle, Idle, Poll, PollEvents, Pool, Prepare, RunMode,
-    Stream, Tcp, TcpBindFlags, Timer, Udp, UdpBindFlags, WorkKind, fs,
+    AnyHandle, Async, Channel, Check, Handle, Idle, Listener, Poll, PollEvents, Pool, Prepare,
+    RunMode, Stream, Tcp, TcpBindFlags, Timer, Udp, UdpBindFlags, WorkKind, fs,
 };
 
 use crate::support::datagrams::code::EBADF;

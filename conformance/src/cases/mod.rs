@@ -647,7 +647,7 @@ macro_rules! __list_of_cases {
                 the_window_has_a_size
                 unread_output_stays_queued
                 directions_follow_the_access_mode
-                a_terminal_does_not_listen
+                a_shutdown_leaves_the_terminal_open
                 the_mode_is_restored
                 several_handles_restore_the_first_mode
                 a_reset_restores_all_modes

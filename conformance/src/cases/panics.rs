@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use uv_core::{
-    Async, AsyncSender, Channel, Check, Handle, Idle, Poll, PollEvents, Pool, Prepare, RunMode,
-    Stream, Tcp, TcpBindFlags, Timer, WorkKind,
+    Async, AsyncSender, Channel, Check, Handle, Idle, Listener, Poll, PollEvents, Pool, Prepare,
+    RunMode, Stream, Tcp, TcpBindFlags, Timer, WorkKind,
 };
 
 use crate::support::loops::{

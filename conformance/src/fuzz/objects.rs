@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use uv_core::{
-    AnyHandle, Async, AsyncSender, Channel, Check, Handle, Idle, Pipe, Prepare, Sender, Stream,
-    Tcp, TcpBindFlags, Timer, Udp, UdpBindFlags,
+    AnyHandle, Async, AsyncSender, Channel, Check, Handle, Idle, Listener, Pipe, Prepare, Sender,
+    Stream, Tcp, TcpBindFlags, Timer, Udp, UdpBindFlags,
 };
 
 use super::exec::{drain, run_body};

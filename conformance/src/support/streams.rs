@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-use uv_core::{Handle, RunMode, Stream, Tcp, TcpBindFlags, is_cancelled};
+use uv_core::{Handle, Listener, RunMode, Stream, Tcp, TcpBindFlags, is_cancelled};
 
 use super::loops::{run, run_to_the_end, timer_in, watchdog};
 use super::observe::{SHORT, SOON};
@@ -49,7 +49,7 @@ pub(crate) fn both_ends(lp: &mut Loop) -> (Tcp, Tcp) {
 }
 
 /// Listens and echoes each connection until its peer ends. Logs how each connection ends.
-pub(crate) fn echo<S: Stream>(lp: &mut Loop, server: S, ends: &Log<&'static str>) {
+pub(crate) fn echo<S: Listener>(lp: &mut Loop, server: S, ends: &Log<&'static str>) {
     let ends = ends.clone();
     let listening = server.listen(lp, 1024, move |lp, server, result| {
         result.expect("a connection");
@@ -74,7 +74,7 @@ pub(crate) fn echo_one<S: Stream>(lp: &mut Loop, peer: S, ends: &Log<&'static st
 }
 
 /// Connects with `connect` and requests one echo of `message`, to show that the listener works.
-pub(crate) fn one_echo<S: Stream>(
+pub(crate) fn one_echo<S: Listener>(
     lp: &mut Loop,
     message: &'static str,
     connect: impl FnOnce(&mut Loop, Connected<S>) -> io::Result<()>,

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use uv_core::poll_core::Backend;
-use uv_core::{AcceptRequest, AnyHandle, DefaultBackend, Stream};
+use uv_core::{AcceptRequest, AnyHandle, DefaultBackend};
 
 use super::stream::IoStream;
 use crate::Rt;
@@ -18,18 +18,18 @@ use crate::op::Op;
 /// A listening socket: [`TcpListener`](crate::TcpListener), [`PipeListener`](crate::PipeListener).
 ///
 /// It owns its handle and closes it on drop.
-pub struct Listener<S: Stream, B: Backend = DefaultBackend> {
+pub struct IoListener<S: uv_core::Listener, B: Backend = DefaultBackend> {
     rt: Rt<B>,
     key: Option<S>,
     /// Connections of accepts that were dropped when they were complete.
     accepted: RefCell<VecDeque<io::Result<IoStream<S, B>>>>,
 }
 
-impl<S: Stream, B: Backend> Listener<S, B> {
-    /// The listener of a handle that [listens](Stream::listen_without_callback) without a
-    /// callback. It owns the handle from here on.
-    pub fn from_key(rt: &Rt<B>, key: S) -> Listener<S, B> {
-        Listener { rt: rt.clone(), key: Some(key), accepted: RefCell::default() }
+impl<S: uv_core::Listener, B: Backend> IoListener<S, B> {
+    /// The listener of a handle that [listens](uv_core::Listener::listen_without_callback)
+    /// without a callback. It owns the handle from here on.
+    pub fn from_key(rt: &Rt<B>, key: S) -> IoListener<S, B> {
+        IoListener { rt: rt.clone(), key: Some(key), accepted: RefCell::default() }
     }
 
     /// Gives the handle up, with the connections that were accepted and not taken.
@@ -116,7 +116,7 @@ impl<S: Stream, B: Backend> Listener<S, B> {
     }
 }
 
-impl<S: Stream, B: Backend> Drop for Listener<S, B> {
+impl<S: uv_core::Listener, B: Backend> Drop for IoListener<S, B> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.rt.with_or_defer(move |lp| drop(key.close(lp)));
@@ -124,21 +124,21 @@ impl<S: Stream, B: Backend> Drop for Listener<S, B> {
     }
 }
 
-impl<S: Stream, B: Backend> fmt::Debug for Listener<S, B> {
+impl<S: uv_core::Listener, B: Backend> fmt::Debug for IoListener<S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key: Option<AnyHandle> = self.key.map(Into::into);
-        f.debug_struct("Listener").field("key", &key).finish_non_exhaustive()
+        f.debug_struct("IoListener").field("key", &key).finish_non_exhaustive()
     }
 }
 
 /// An accept in flight.
-struct Accepting<'a, S: Stream, B: Backend> {
-    listener: &'a Listener<S, B>,
+struct Accepting<'a, S: uv_core::Listener, B: Backend> {
+    listener: &'a IoListener<S, B>,
     op: Op<B, io::Result<S>>,
     request: AcceptRequest,
 }
 
-impl<S: Stream, B: Backend> Accepting<'_, S, B> {
+impl<S: uv_core::Listener, B: Backend> Accepting<'_, S, B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<IoStream<S, B>>> {
         let rt = &self.listener.rt;
         let accepted = std::future::Future::poll(Pin::new(&mut self.op), cx);
@@ -146,7 +146,7 @@ impl<S: Stream, B: Backend> Accepting<'_, S, B> {
     }
 }
 
-impl<S: Stream, B: Backend> Drop for Accepting<'_, S, B> {
+impl<S: uv_core::Listener, B: Backend> Drop for Accepting<'_, S, B> {
     fn drop(&mut self) {
         if !self.op.is_pending() {
             return;
@@ -164,23 +164,23 @@ impl<S: Stream, B: Backend> Drop for Accepting<'_, S, B> {
     }
 }
 
-/// The connections of [`Listener::incoming`].
-pub struct Incoming<'a, S: Stream, B: Backend> {
-    listener: &'a Listener<S, B>,
+/// The connections of [`IoListener::incoming`].
+pub struct Incoming<'a, S: uv_core::Listener, B: Backend> {
+    listener: &'a IoListener<S, B>,
     accepting: Option<Accepting<'a, S, B>>,
 }
 
-impl<S: Stream, B: Backend> Incoming<'_, S, B> {
+impl<S: uv_core::Listener, B: Backend> Incoming<'_, S, B> {
     /// The next connection.
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`].
+    /// As [`IoListener::accept`].
     ///
     /// # Cancel safety
     ///
     /// No connection is lost: the next call gets it, and once this value is dropped, the next
-    /// [`accept`](Listener::accept).
+    /// [`accept`](IoListener::accept).
     pub async fn next(&mut self) -> io::Result<IoStream<S, B>> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
@@ -189,7 +189,7 @@ impl<S: Stream, B: Backend> Incoming<'_, S, B> {
     ///
     /// # Errors
     ///
-    /// As [`Listener::accept`].
+    /// As [`IoListener::accept`].
     pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<IoStream<S, B>>> {
         if let Some(accepted) = self.listener.accepted.borrow_mut().pop_front() {
             return Poll::Ready(accepted);
@@ -204,7 +204,7 @@ impl<S: Stream, B: Backend> Incoming<'_, S, B> {
     }
 }
 
-impl<S: Stream, B: Backend> fmt::Debug for Incoming<'_, S, B> {
+impl<S: uv_core::Listener, B: Backend> fmt::Debug for Incoming<'_, S, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Incoming").field("listener", self.listener).finish_non_exhaustive()
     }

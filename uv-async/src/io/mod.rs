@@ -13,7 +13,7 @@ mod udp;
 pub use buf::BufResult;
 pub use halves::{ReadHalf, WriteHalf, copy_bidirectional};
 pub use lent::Lent;
-pub use listener::{Incoming, Listener};
+pub use listener::{Incoming, IoListener};
 pub use pipe::{PipeListener, PipeStream, Tty};
 #[cfg(unix)]
 pub use pipe::{UnixListener, UnixStream};

@@ -4,17 +4,17 @@ use std::io;
 use std::path::Path;
 
 use uv_core::poll_core::Backend;
-use uv_core::{DefaultBackend, Pipe, Stream};
+use uv_core::{DefaultBackend, Listener as _, Pipe};
 
-use super::listener::Listener;
+use super::listener::IoListener;
 use super::stream::IoStream;
 use crate::Rt;
 
 /// A local socket, a named pipe or an end of a pipe: its methods are those of [`IoStream`].
 pub type PipeStream<B = DefaultBackend> = IoStream<Pipe, B>;
 
-/// A listener at a local name: its methods are those of [`Listener`].
-pub type PipeListener<B = DefaultBackend> = Listener<Pipe, B>;
+/// A listener at a local name: its methods are those of [`IoListener`].
+pub type PipeListener<B = DefaultBackend> = IoListener<Pipe, B>;
 
 /// A Unix domain socket: another name of [`PipeStream`].
 #[cfg(unix)]
@@ -31,7 +31,7 @@ pub type Tty<B = DefaultBackend> = IoStream<uv_core::Tty, B>;
 /// The length of the queue of connections that were not accepted.
 const BACKLOG: u32 = 1024;
 
-impl<B: Backend> Listener<Pipe, B> {
+impl<B: Backend> IoListener<Pipe, B> {
     /// Listens at a path, or at a pipe name on Windows.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl<B: Backend> Listener<Pipe, B> {
     ///
     /// Outside of tasks, as [`Rt::with`].
     pub fn bind(rt: &Rt<B>, name: impl AsRef<Path>) -> io::Result<PipeListener<B>> {
-        let listener = Listener::from_key(rt, rt.with(Pipe::new));
+        let listener = IoListener::from_key(rt, rt.with(Pipe::new));
         let key = listener.key();
         rt.with(|lp| {
             key.bind(lp, name)?;

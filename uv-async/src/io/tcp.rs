@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use uv_core::dns::Hints;
 use uv_core::poll_core::Backend;
-use uv_core::{DefaultBackend, Stream, Tcp, TcpBindFlags};
+use uv_core::{DefaultBackend, Listener as _, Tcp, TcpBindFlags};
 
-use super::listener::Listener;
+use super::listener::IoListener;
 use super::stream::IoStream;
 use crate::Rt;
 use crate::op::Op;
@@ -19,8 +19,8 @@ use crate::op::Op;
 /// A TCP connection: its methods are those of [`IoStream`].
 pub type TcpStream<B = DefaultBackend> = IoStream<Tcp, B>;
 
-/// A TCP listener: its methods are those of [`Listener`].
-pub type TcpListener<B = DefaultBackend> = Listener<Tcp, B>;
+/// A TCP listener: its methods are those of [`IoListener`].
+pub type TcpListener<B = DefaultBackend> = IoListener<Tcp, B>;
 
 /// The length of the queue of connections that were not accepted.
 const BACKLOG: u32 = 1024;
@@ -28,7 +28,7 @@ const BACKLOG: u32 = 1024;
 /// The time before the next address is tried (RFC 8305, section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-impl<B: Backend> Listener<Tcp, B> {
+impl<B: Backend> IoListener<Tcp, B> {
     /// Listens at an address.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl<B: Backend> Listener<Tcp, B> {
     ///
     /// Outside of tasks, as [`Rt::with`].
     pub fn bind(rt: &Rt<B>, address: SocketAddr) -> io::Result<TcpListener<B>> {
-        let listener = Listener::from_key(rt, rt.with(Tcp::new));
+        let listener = IoListener::from_key(rt, rt.with(Tcp::new));
         let key = listener.key();
         rt.with(|lp| {
             key.bind(lp, address, TcpBindFlags::empty())?;

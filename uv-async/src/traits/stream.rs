@@ -10,7 +10,7 @@ use uv_core::poll_core::Backend;
 
 use crate::{FsChange, FsEvents, Incoming, Interval, IoStream, Receiver, Signal};
 
-impl<S: uv_core::Stream + Unpin, B: Backend> Stream for Incoming<'_, S, B> {
+impl<S: uv_core::Listener + Unpin, B: Backend> Stream for Incoming<'_, S, B> {
     type Item = io::Result<IoStream<S, B>>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -10,7 +10,9 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive};
 
 use crate::handles::Handle;
 use crate::storage::InlineFnOnce;
-use crate::streams::{Connecting, Flags, Kind, Stream, StreamKey, StreamSlot};
+use crate::streams::{
+    Connecting, Flags, Kind, Listener, PrepareListen, Stream, StreamKey, StreamSlot,
+};
 use crate::sys;
 use crate::system::interface_addresses;
 use crate::{Loop, error};
@@ -50,7 +52,7 @@ impl Keepalive {
 /// A TCP connection or listener: a [`Stream`].
 ///
 /// ```
-/// use uv_core::{TcpBindFlags, Handle, Loop, RunMode, Stream, Tcp};
+/// use uv_core::{Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let server = Tcp::new(&mut lp);
@@ -85,7 +87,9 @@ impl StreamKey for Tcp {
     fn from_stream_key<B: Backend>(_lp: &Loop<B>, key: Token) -> Tcp {
         Tcp(key)
     }
+}
 
+impl PrepareListen for Tcp {
     /// An unbound handle listens on all interfaces, on a port that the system chooses.
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
@@ -102,6 +106,7 @@ impl StreamKey for Tcp {
 }
 
 impl Stream for Tcp {}
+impl Listener for Tcp {}
 
 impl Tcp {
     /// A handle without a socket, which is created when the address family is known.
@@ -167,7 +172,7 @@ impl Tcp {
     #[cfg_attr(unix, doc = "```")]
     #[cfg_attr(not(unix), doc = "```ignore")]
     /// use std::net::TcpListener;
-    /// use uv_core::{Loop, Stream, Tcp};
+    /// use uv_core::{Listener, Loop, Stream, Tcp};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let tcp = Tcp::new(&mut lp);
@@ -198,7 +203,7 @@ impl Tcp {
 
     /// Binds to an address; for port 0 the system chooses a port.
     ///
-    /// An address in use is not an error here: [`listen`](Stream::listen),
+    /// An address in use is not an error here: [`listen`](Listener::listen),
     /// [`connect`](Tcp::connect) and [`local_addr`](Tcp::local_addr) report it. On Unix, an
     /// address that only connections in `TIME_WAIT` hold is free (`SO_REUSEADDR`). An IPv6
     /// link-local address without a scope gets the scope of the first interface that has a

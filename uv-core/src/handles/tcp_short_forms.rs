@@ -13,7 +13,7 @@ use poll_core::Backend;
 use crate::handles::addresses::{self, Addresses, Named};
 use crate::handles::{Handle, Tcp, TcpBindFlags};
 use crate::storage::InlineFnOnce;
-use crate::streams::{Connecting, Stream};
+use crate::streams::{Connecting, Listener};
 use crate::{Loop, WorkRequest};
 
 /// The number of connections that may wait in the kernel to be accepted.
@@ -46,7 +46,7 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// As [`bind`](Tcp::bind) and [`listen`](Stream::listen), for the last of several addresses;
+    /// As [`bind`](Tcp::bind) and [`listen`](Listener::listen), for the last of several addresses;
     /// the error of the lookup, which blocks, if the address is a name; `InvalidInput` if `on`
     /// names no address.
     #[doc(alias = "uv_listen")]
@@ -125,7 +125,7 @@ impl Tcp {
     /// which takes it by [`open`](Tcp::open).
     ///
     /// ```
-    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags};
+    /// use uv_core::{Handle, Listener, Loop, RunMode, Tcp, TcpBindFlags};
     ///
     /// let mut lp = Loop::with_default_backend()?;
     /// let server = Tcp::new(&mut lp);
@@ -142,7 +142,7 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// As [`accept`](Stream::accept).
+    /// As [`accept`](Listener::accept).
     #[cfg(unix)]
     #[doc(alias = "uv_accept")]
     pub fn accept_socket<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<OwnedFd> {

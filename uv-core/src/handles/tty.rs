@@ -93,12 +93,6 @@ impl StreamKey for Tty {
     fn from_stream_key<B: Backend>(_lp: &Loop<B>, key: Token) -> Tty {
         Tty(key)
     }
-
-    fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.streams.open(self.0)?;
-        let why = "a terminal cannot listen for connections";
-        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
-    }
 }
 
 impl Stream for Tty {}

@@ -4,9 +4,9 @@ use std::io::{self, IoSlice};
 
 use poll_core::{Backend, Token};
 
-use super::input::{accept, read};
+use super::input::read;
 use super::output::{shutdown, write};
-use super::{AcceptRequest, Flags, ReadRequest, WriteRequest, short_forms};
+use super::{Flags, ReadRequest, WriteRequest, short_forms};
 use crate::handles::Handle;
 use crate::storage::{IoBuf, IoBufMut};
 use crate::{Loop, error};
@@ -17,15 +17,12 @@ pub trait StreamKey: Sized {
     fn stream_key(self) -> Token;
     #[doc(hidden)]
     fn from_stream_key<B: Backend>(lp: &Loop<B>, key: Token) -> Self;
-    /// Prepares the socket before it listens.
-    #[doc(hidden)]
-    fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()>;
 }
 
 /// The operations of all streams: [`Tcp`](crate::Tcp), [`Pipe`](crate::Pipe) and
 /// [`Tty`](crate::Tty).
 ///
-/// A stream listens for connections, or is one. Reading is either *pushed*, from
+/// A [`Listener`](crate::Listener) listens for connections; other streams are one. Reading is either *pushed*, from
 /// [`read_start`](Stream::read_start) on, or *pulled* by [`read`](Stream::read), one request
 /// at a time. Writes are queued in order and own their buffers. None of these calls runs a
 /// callback inline: the callback of a request that completes immediately runs in the pending
@@ -55,116 +52,6 @@ pub trait StreamKey: Sized {
 /// ```
 #[doc(alias = "uv_stream_t")]
 pub trait Stream: Handle + StreamKey {
-    /// Listens, and calls `callback` for each connection, which the callback takes with
-    /// [`accept`](Stream::accept).
-    ///
-    /// Until a connection is taken, no further connection is accepted: up to `backlog` of them are
-    /// queued in the kernel. Listening again changes the backlog and the callback.
-    ///
-    /// Errors of single connections are ignored. If the process runs out of descriptors, the
-    /// waiting connections are closed: their peers are notified, and the loop does not spin. Any
-    /// other error is reported and ends accepting.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing, a deferred error of
-    /// `bind`, and the errors of the system call.
-    #[doc(alias = "uv_listen")]
-    fn listen<B: Backend>(
-        self,
-        lp: &mut Loop<B>,
-        backlog: u32,
-        callback: impl FnMut(&mut Loop<B>, Self, io::Result<()>) + 'static,
-    ) -> io::Result<()> {
-        accept::listen(self, lp, backlog, Some(callback))
-    }
-
-    /// Listens, and leaves the connections in the kernel's queue until they are accepted by
-    /// [`accept`](Stream::accept) or [`accept_with`](Stream::accept_with).
-    ///
-    /// # Errors
-    ///
-    /// As [`listen`](Stream::listen).
-    #[doc(alias = "uv_listen")]
-    fn listen_without_callback<B: Backend>(self, lp: &mut Loop<B>, backlog: u32) -> io::Result<()> {
-        accept::listen(self, lp, backlog, None::<accept::NoCallback<B, Self>>)
-    }
-
-    /// Accepts the waiting connection as a new handle.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if no connection waits, `NotFound` for a stale key, `InvalidInput` if the
-    /// stream is closing or does not listen.
-    #[doc(alias = "uv_accept")]
-    #[cfg_attr(feature = "origins", track_caller)]
-    fn accept<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<Self> {
-        accept::accept(self, lp)
-    }
-
-    /// Accepts the waiting connection into `client`, a handle that has no socket yet. Options that
-    /// were set on `client` apply to the connection.
-    ///
-    /// ```
-    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags};
-    ///
-    /// let mut lp = Loop::with_default_backend()?;
-    /// let server = Tcp::new(&mut lp);
-    /// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), TcpBindFlags::empty())?;
-    /// let client = Tcp::new(&mut lp);
-    /// client.set_nodelay(&mut lp, true)?;
-    /// server.listen(&mut lp, 1, move |lp, server, result| {
-    ///     result.unwrap();
-    ///     server.accept_into(lp, client).unwrap();
-    ///     assert!(client.is_readable(lp));
-    ///     client.close(lp).unwrap();
-    ///     server.close(lp).unwrap();
-    /// })?;
-    /// let _peer = std::net::TcpStream::connect(server.local_addr(&lp)?)?;
-    /// lp.run(RunMode::Default)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`accept`](Stream::accept), of either handle; `EBUSY` if `client` has a socket or is
-    /// connecting; and the kernel's errors of the options of `client`, which close the connection.
-    #[doc(alias = "uv_accept")]
-    fn accept_into<B: Backend>(self, lp: &mut Loop<B>, client: Self) -> io::Result<()> {
-        accept::accept_into(self, lp, client)
-    }
-
-    /// Accepts the next connection as a new handle and calls `callback` with it, once. Requests are
-    /// served in order, and before the callback of [`listen`](Stream::listen).
-    ///
-    /// ```
-    /// use uv_core::{TcpBindFlags, Handle, Loop, RunMode, Stream, Tcp};
-    ///
-    /// let mut lp = Loop::with_default_backend()?;
-    /// let server = Tcp::new(&mut lp);
-    /// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), TcpBindFlags::empty())?;
-    /// server.listen_without_callback(&mut lp, 1)?;
-    /// server.accept_with(&mut lp, |lp, server, client| {
-    ///     client.unwrap().close(lp).unwrap();
-    ///     server.close(lp).unwrap();
-    /// })?;
-    /// let client = std::net::TcpStream::connect(server.local_addr(&lp)?)?;
-    /// lp.run(RunMode::Default)?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing or does not listen.
-    #[doc(alias = "uv_accept")]
-    fn accept_with<B: Backend>(
-        self,
-        lp: &mut Loop<B>,
-        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<Self>) + 'static,
-    ) -> io::Result<AcceptRequest> {
-        accept::accept_with(self, lp, callback)
-    }
-
     /// Starts reading: calls `callback` with received bytes, lent for the call.
     ///
     /// An empty slice is the end of file. It stops reading; reading that is started again reports

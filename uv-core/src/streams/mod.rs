@@ -32,6 +32,7 @@ mod buffered_request;
 mod handle_passing;
 mod handover;
 mod input;
+mod listener;
 #[cfg(windows)]
 mod named_pipe;
 mod output;
@@ -53,7 +54,7 @@ use crate::sys::Transport;
 use crate::{Loop, error};
 
 pub use input::accept::AcceptRequest;
-use input::accept::{Listener, PendingAccept};
+use input::accept::{ListenState, PendingAccept};
 use input::recv_queue::RecvQueue;
 use output::completed_writes::CompletedWrites;
 pub(crate) use output::connect::Connecting;
@@ -70,6 +71,8 @@ pub use input::read::ReadRequest;
 use input::read::Reader;
 pub(crate) use input::read::Scratch;
 use input::recv_policy::RecvPolicy;
+pub use listener::Listener;
+pub(crate) use listener::PrepareListen;
 pub use output::write::WriteRequest;
 pub(crate) use output::write::write_with_handles;
 pub use short_forms::AnyStream;
@@ -153,7 +156,7 @@ pub(crate) struct StreamSlot<B: Backend> {
     input: Option<InFlight>,
     /// What operations have received and no callback has read.
     recv_queue: RecvQueue,
-    listener: Option<Box<Listener<B>>>,
+    listener: Option<Box<ListenState<B>>>,
     /// A pipe that passes handles.
     pub(crate) passing: Option<Box<Passing>>,
     /// The operation that sends, or connects.

@@ -9,7 +9,7 @@ use poll_core::{Backend, Token};
 
 use super::input::read;
 use super::output::write;
-use super::{Flags, Kind, Stream, StreamKey};
+use super::{Flags, Kind, Listener, Stream, StreamKey};
 use crate::handles::{AnyHandle, Handle, Pipe, Sealed, Tcp, Tty};
 use crate::storage::IoBuf;
 use crate::{Loop, error};
@@ -89,7 +89,7 @@ impl<B: Backend> Loop<B> {
 
 /// The waiting connection as a socket.
 #[cfg(unix)]
-pub(crate) fn accept_socket<S: Stream, B: Backend>(
+pub(crate) fn accept_socket<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
 ) -> io::Result<OwnedFd> {
@@ -192,10 +192,6 @@ macro_rules! kinds {
                 match lp.streams.slots.get(key).map_or(Kind::Tcp, |slot| slot.kind) {
                     $( Kind::$kind => $kind(key).into(), )*
                 }
-            }
-
-            fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-                match self { $( AnyStream::$kind(stream) => stream.prepare_listen(lp), )* }
             }
         }
     };

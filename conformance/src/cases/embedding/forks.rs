@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use uv_core::{
-    Async, AsyncSender, Handle, Pipe, Poll, PollEvents, Pool, RunMode, Signal, Stream, Tcp, Timer,
-    WorkError, WorkKind, fs,
+    Async, AsyncSender, Handle, Listener, Pipe, Poll, PollEvents, Pool, RunMode, Signal, Stream,
+    Tcp, Timer, WorkError, WorkKind, fs,
 };
 
 use crate::support::child::Child;

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use uv_core::{Handle, Pipe, Stream};
+use uv_core::{Handle, Listener, Pipe, Stream};
 
 use crate::support::datagrams::code::EALREADY;
 use crate::support::datagrams::refused;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use uv_core::{Handle, Pipe, PipeAccess, RunMode, Stream};
+use uv_core::{Handle, Listener, Pipe, PipeAccess, RunMode};
 
 use crate::support::datagrams::code::EBADF;
 use crate::support::datagrams::refused;

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 
 use uv_core::{
-    AnyHandle, Handle, PendingKind, Pipe, RunMode, Stream, Tcp, Timer, Udp, UdpBindFlags,
+    AnyHandle, Handle, Listener, PendingKind, Pipe, RunMode, Stream, Tcp, Timer, Udp, UdpBindFlags,
 };
 
 use crate::support::datagrams::code::EBADF;
@@ -311,7 +311,7 @@ pub fn listeners_can_be_passed(lab: &Lab) -> Verdict {
 }
 
 /// Accepts one connection, and is closed.
-fn serve_one<S: Stream>(
+fn serve_one<S: Listener>(
     lp: &mut Loop,
     listener: S,
     name: &'static str,

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use uv_core::{Handle, Pipe, RunMode, Stream};
+use uv_core::{Handle, Listener, Pipe, RunMode, Stream};
 
 use crate::support::limits::leaks_no_descriptor;
 use crate::support::loops::{run, run_to_the_end};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{ErrorKind, Read as _};
 use std::rc::Rc;
 
-use uv_core::{Handle, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, RunMode, Stream, Tcp};
 
 use crate::support::limits::need_descriptors;
 use crate::support::loops::{new_loop, run, run_to_the_end};

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read as _};
 use std::rc::Rc;
 
-use uv_core::{Handle, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, RunMode, Stream, Tcp};
 
 use crate::support::datagrams::code::EALREADY;
 use crate::support::datagrams::refused;

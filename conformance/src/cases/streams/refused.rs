@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use poll_core::{
     Backend, BoxedBackend, Interest, Mode, Op, OpKind, RawSource, Token, delegate_backend,
 };
-use uv_core::{Handle, RunMode, Stream};
+use uv_core::{Handle, Listener, RunMode, Stream};
 
 use crate::support::loops::run;
 use crate::support::sources::send;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 
-use uv_core::{AcceptRequest, Handle, RunMode, Stream, Tcp, error_name};
+use uv_core::{AcceptRequest, Handle, Listener, RunMode, Stream, Tcp, error_name};
 
 use crate::support::loops::{new_loop, run};
 use crate::support::observe::SOON;

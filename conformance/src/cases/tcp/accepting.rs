@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use poll_core::{Backend, Interest, Mode, OpKind, RawSource};
-use uv_core::{Handle, Poll, PollEvents, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, Poll, PollEvents, RunMode, Tcp};
 
 use crate::support::loops::{new_loop, panic_on_purpose, run_to_the_end, unwinds};
 use crate::support::observe::{A, SOON, register, wait_once};

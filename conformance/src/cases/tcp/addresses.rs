@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use uv_core::system::interface_addresses;
-use uv_core::{Handle, Keepalive, Stream, Tcp, TcpBindFlags};
+use uv_core::{Handle, Keepalive, Listener, Stream, Tcp, TcpBindFlags};
 
 use crate::support::datagrams::code::EBADF;
 use crate::support::datagrams::refused;

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use uv_core::{Handle, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, RunMode, Stream, Tcp};
 
 use crate::support::datagrams::code::EALREADY;
 use crate::support::datagrams::refused;

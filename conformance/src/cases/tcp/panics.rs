@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::net::TcpStream;
 
-use uv_core::{Handle, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, RunMode, Stream, Tcp};
 
 use crate::support::loops::{new_loop, panic_on_purpose, run_to_the_end, unwinds};
 use crate::support::observe::SOON;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use poll_core::{Backend, OpKind};
-use uv_core::{Handle, RunMode, Stream, Tcp};
+use uv_core::{Handle, Listener, RunMode, Stream, Tcp};
 #[cfg(unix)]
 use uv_core::{Poll, PollEvents};
 

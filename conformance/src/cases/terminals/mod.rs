@@ -96,5 +96,5 @@ elsewhere! {
     program_exit_restores_the_mode the_callers_descriptor_keeps_its_flags
     a_master_is_a_terminal_too the_window_has_a_size a_hang_up_is_the_end_of_file
     unread_output_stays_queued directions_follow_the_access_mode
-    a_terminal_does_not_listen any_callback_may_close no_descriptor_leaks
+    a_shutdown_leaves_the_terminal_open any_callback_may_close no_descriptor_leaks
 }

@@ -224,13 +224,10 @@ pub fn directions_follow_the_access_mode(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// A terminal does not listen. A shutdown completes, and does not affect the terminal.
-pub fn a_terminal_does_not_listen(lab: &Lab) -> Verdict {
+/// A shutdown completes after the writes, and does not affect the terminal.
+pub fn a_shutdown_leaves_the_terminal_open(lab: &Lab) -> Verdict {
     let (mut lp, pty) = (new_loop(lab)?, Pty::new()?);
     let tty = Tty::new(&mut lp, &pty.slave).unwrap();
-    assert_eq!(refusal(tty.listen(&mut lp, 1, |_, _, _| {})), ErrorKind::InvalidInput);
-    assert_eq!(refusal(tty.accept(&mut lp)), ErrorKind::InvalidInput);
-    assert!(!tty.is_active(&lp), "it is unchanged");
     let callbacks = Log::default();
     tty.write(&mut lp, "x", callbacks.written("write")).unwrap();
     tty.shutdown(&mut lp, callbacks.ended("shutdown")).unwrap();

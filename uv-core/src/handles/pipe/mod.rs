@@ -16,7 +16,7 @@ use bitflags::bitflags;
 use poll_core::{Backend, Token};
 
 use crate::storage::InlineFnOnce;
-use crate::streams::{Connecting, Flags, Kind, Stream, StreamKey};
+use crate::streams::{Connecting, Flags, Kind, Listener, PrepareListen, Stream, StreamKey};
 use crate::sys;
 use crate::{Loop, error};
 
@@ -53,7 +53,7 @@ pub enum PipeEnd {
 ///
 #[cfg_attr(unix, doc = "```")]
 #[cfg_attr(not(unix), doc = "```ignore")]
-/// use uv_core::{Handle, Loop, Pipe, RunMode, Stream};
+/// use uv_core::{Handle, Listener, Loop, Pipe, RunMode, Stream};
 ///
 /// let name = std::env::temp_dir().join(format!("uv-core-{}.sock", std::process::id()));
 /// let mut lp = Loop::with_default_backend()?;
@@ -103,7 +103,9 @@ impl StreamKey for Pipe {
     fn from_stream_key<B: Backend>(_lp: &Loop<B>, key: Token) -> Pipe {
         Pipe(key)
     }
+}
 
+impl PrepareListen for Pipe {
     /// Checks that the pipe is bound to a name.
     fn prepare_listen<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         let slot = lp.streams.open(self.0)?;
@@ -122,6 +124,7 @@ impl StreamKey for Pipe {
 }
 
 impl Stream for Pipe {}
+impl Listener for Pipe {}
 
 impl Pipe {
     /// A handle that is not connected.
@@ -244,7 +247,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Binds to a name, to which peers can connect once the handle [listens](Stream::listen).
+    /// Binds to a name, to which peers can connect once the handle [listens](Listener::listen).
     ///
     /// The path must not exist. It is removed when the handle is closed, unless another file has
     /// replaced it. Only the process that has bound the path removes it: a forked child that closes
@@ -324,7 +327,7 @@ impl Pipe {
     }
 
     /// Sets the number of pipe instances that wait for clients on Windows, from the next
-    /// [`listen`](Stream::listen) on. The default is 4. Does nothing on other systems, where the
+    /// [`listen`](Listener::listen) on. The default is 4. Does nothing on other systems, where the
     /// backlog limits pending clients.
     ///
     /// ```
@@ -419,7 +422,7 @@ impl Pipe {
     ///
     #[cfg_attr(unix, doc = "```")]
     #[cfg_attr(not(unix), doc = "```ignore")]
-    /// use uv_core::{Handle, Loop, Pipe, RunMode, Stream};
+    /// use uv_core::{Handle, Listener, Loop, Pipe, RunMode, Stream};
     ///
     /// let name = std::env::temp_dir().join(format!("uv-core-name-{}.sock", std::process::id()));
     /// let mut lp = Loop::with_default_backend()?;

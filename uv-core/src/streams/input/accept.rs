@@ -9,7 +9,7 @@ use crate::event_loop::{Done, InFlight, exchange};
 use crate::handles::apply_tcp_options;
 use crate::storage::{BatchPolicy, InlineFnMut, InlineFnOnce};
 use crate::streams::submit;
-use crate::streams::{Flags, Kind, Stream, Streams, open};
+use crate::streams::{Flags, Kind, Listener, Streams, open};
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
@@ -19,7 +19,7 @@ use crate::{Loop, error, sys};
 const ACCEPTS_PER_EVENT: usize = 64;
 
 /// What a stream has besides once it listens.
-pub(crate) struct Listener<B: Backend> {
+pub(crate) struct ListenState<B: Backend> {
     /// `None` if connections are accepted by request only, and while it runs.
     callback: Option<InlineFnMut<B, (Token, Option<io::Error>)>>,
     /// There is a callback, even if it runs.
@@ -57,7 +57,7 @@ pub(in crate::streams) struct PendingAccept<B: Backend> {
 /// An accept that has not called back: the key to [cancel](AcceptRequest::cancel) it.
 ///
 /// ```
-/// use uv_core::{AcceptRequest, Handle, Loop, RunMode, Stream, Tcp, TcpBindFlags, is_cancelled};
+/// use uv_core::{AcceptRequest, Handle, Listener, Loop, RunMode, Tcp, TcpBindFlags, is_cancelled};
 ///
 /// let mut lp = Loop::with_default_backend()?;
 /// let server = Tcp::new(&mut lp);
@@ -81,8 +81,8 @@ pub struct AcceptRequest(Token);
 
 impl AcceptRequest {
     /// Cancels the request. Its callback runs in the pending phase, with `ECANCELED`. A connection
-    /// that arrives goes to the next request, to [`accept`](Stream::accept) or to the callback of
-    /// [`listen`](Stream::listen), even if the backend has accepted it already.
+    /// that arrives goes to the next request, to [`accept`](Listener::accept) or to the callback of
+    /// [`listen`](Listener::listen), even if the backend has accepted it already.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl AcceptRequest {
 /// The callback of a listener that has none.
 pub(in crate::streams) type NoCallback<B, S> = fn(&mut Loop<B>, S, io::Result<()>);
 
-impl<B: Backend> Listener<B> {
+impl<B: Backend> ListenState<B> {
     /// Gives up what is not a request: the connection that waits and the callback.
     pub(in crate::streams) fn stop(&mut self) -> impl Sized + use<B> {
         self.has_callback = false;
@@ -129,7 +129,7 @@ impl<B: Backend> Listener<B> {
     }
 }
 
-pub(in crate::streams) fn listen<S: Stream, B: Backend>(
+pub(in crate::streams) fn listen<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
     backlog: u32,
@@ -144,7 +144,7 @@ pub(in crate::streams) fn listen<S: Stream, B: Backend>(
     slot.update_active(&mut lp.active_handles);
     let is_first = slot.listener.is_none();
     let listener = slot.listener.get_or_insert_with(|| {
-        Box::new(Listener {
+        Box::new(ListenState {
             callback: None,
             has_callback: false,
             waiting: None,
@@ -195,7 +195,7 @@ pub(in crate::streams) fn listen<S: Stream, B: Backend>(
 }
 
 #[cfg_attr(feature = "origins", track_caller)]
-pub(in crate::streams) fn accept<S: Stream, B: Backend>(
+pub(in crate::streams) fn accept<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
 ) -> io::Result<S> {
@@ -204,7 +204,7 @@ pub(in crate::streams) fn accept<S: Stream, B: Backend>(
     Ok(S::from_stream_key(lp, key))
 }
 
-pub(in crate::streams) fn accept_into<S: Stream, B: Backend>(
+pub(in crate::streams) fn accept_into<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
     client: S,
@@ -226,7 +226,7 @@ pub(in crate::streams) fn accept_into<S: Stream, B: Backend>(
     Ok(())
 }
 
-pub(in crate::streams) fn accept_with<S: Stream, B: Backend>(
+pub(in crate::streams) fn accept_with<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<S>) + 'static,
@@ -263,7 +263,7 @@ pub(in crate::streams) fn accept_with<S: Stream, B: Backend>(
 }
 
 impl<B: Backend> Loop<B> {
-    fn listener(&mut self, key: Token) -> Option<&mut Listener<B>> {
+    fn listener(&mut self, key: Token) -> Option<&mut ListenState<B>> {
         self.streams.slots.get_mut(key)?.listener.as_deref_mut()
     }
 

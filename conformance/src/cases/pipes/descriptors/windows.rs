@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::windows::fs::OpenOptionsExt;
 
-use uv_core::{Handle, Pipe, PipeEnd, PipeFlags, Stdio, Stream, pipe_pair, socket_pair};
+use uv_core::{Handle, Listener, Pipe, PipeEnd, PipeFlags, Stdio, Stream, pipe_pair, socket_pair};
 use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OVERLAPPED;
 
 use crate::support::children::{code, spawn};
