@@ -9,7 +9,7 @@ use std::sync::Arc;
 ///
 /// `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `Rc<[u8]>`, `String`, `&'static [u8]` and
 /// `&'static str` are one piece each, and so are `Arc<Vec<u8>>`, `Box<[u8; N]>` and, by the feature
-/// `bytes`, `bytes::Bytes`. An array by value is none, because its bytes move with it. A `Vec`, an
+/// `bytes`, `bytes::{Bytes, BytesMut}`. An array by value is none, because its bytes move with it. A `Vec`, an
 /// array or a boxed slice of buffers is written as if its pieces were one, by a single system call
 /// if the kernel takes that many.
 ///
@@ -70,8 +70,8 @@ pub unsafe trait IoBuf: 'static {
     fn piece(&self, index: usize) -> &[u8];
 }
 
-/// A buffer that a read can own and fill: `Vec<u8>` up to its length, `Box<[u8]>`, or a `Vec`,
-/// an array or a boxed slice of these.
+/// A buffer that a read can own and fill: `Vec<u8>` up to its length, `Box<[u8]>`, by the feature
+/// `bytes` a `bytes::BytesMut` up to its length, or a `Vec`, an array or a boxed slice of these.
 ///
 /// A read of a file fills the pieces of such a list in order; a read of a stream fills the first
 /// piece that is not empty.

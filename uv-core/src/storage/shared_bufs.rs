@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::IoBuf;
+#[cfg(feature = "bytes")]
+use super::IoBufMut;
 
 macro_rules! shared {
     ($($type:ty $(, const $n:ident)?;)*) => {$(
@@ -40,6 +42,27 @@ unsafe impl IoBuf for bytes::Bytes {
     }
 }
 
+// SAFETY: the bytes are on the heap; moving the value does not move them, and changing them needs an
+// exclusive borrow of it.
+#[cfg(feature = "bytes")]
+unsafe impl IoBuf for bytes::BytesMut {
+    const ONE_PIECE: bool = true;
+
+    fn piece(&self, index: usize) -> &[u8] {
+        if index == 0 { self } else { &[] }
+    }
+}
+
+// SAFETY: as above; the memory is that of the value's length, and no other handle can reach it.
+#[cfg(feature = "bytes")]
+unsafe impl IoBufMut for bytes::BytesMut {
+    const ONE_PIECE: bool = true;
+
+    fn memory(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +88,9 @@ mod tests {
     fn bytes_are_one_piece() {
         assert_eq!(bytes_of(bytes::Bytes::from_static(b"ab")), b"ab");
         assert_eq!(bytes_of(bytes::Bytes::from(vec![1, 2, 3]).slice(1..)), [2, 3]);
+        let mut memory = bytes::BytesMut::zeroed(4);
+        let rest = memory.split_off(3);
+        memory.memory().fill(7);
+        assert_eq!((bytes_of(memory), bytes_of(rest)), (vec![7; 3], vec![0]));
     }
 }
