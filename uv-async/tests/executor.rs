@@ -180,6 +180,9 @@ fn panics_are_errors_of_their_tasks() {
         assert!(error.is_panic() && !error.is_cancelled());
         assert_eq!(error.to_string(), "the task has panicked: on purpose");
         assert!(error.try_into_panic().unwrap().downcast_ref::<&str>().is_some());
+        let broken = rt.spawn_local(async { panic!("on purpose") });
+        let converted = std::io::Error::from(broken.await.unwrap_err());
+        assert_eq!(converted.to_string(), "the task has panicked: on purpose");
         assert_eq!(rt.spawn_local(async { 1 }).await.unwrap(), 1, "the others go on");
     })
     .unwrap();

@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::tasks::Header;
@@ -87,7 +87,7 @@ pub(super) async fn caught<F: Future>(future: F) -> Result<F::Output, JoinError>
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
         Ok(Poll::Pending) => Poll::Pending,
-        Err(payload) => Poll::Ready(Err(JoinError(Reason::Panicked(payload)))),
+        Err(payload) => Poll::Ready(Err(JoinError(Reason::Panicked(Mutex::new(payload))))),
     })
     .await
 }
@@ -144,7 +144,8 @@ pub struct JoinError(Reason);
 
 enum Reason {
     Cancelled,
-    Panicked(Box<dyn Any + Send>),
+    /// In a mutex, so that the error is `Sync` and other errors can have it as their source.
+    Panicked(Mutex<Box<dyn Any + Send>>),
 }
 
 impl JoinError {
@@ -169,7 +170,9 @@ impl JoinError {
     /// The error itself if the task has not panicked.
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
         match self.0 {
-            Reason::Panicked(payload) => Ok(payload),
+            Reason::Panicked(payload) => {
+                Ok(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
             Reason::Cancelled => Err(self),
         }
     }
@@ -185,7 +188,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let payload = match &self.0 {
             Reason::Cancelled => return write!(f, "the task was cancelled"),
-            Reason::Panicked(payload) => payload,
+            Reason::Panicked(payload) => payload.lock().unwrap_or_else(PoisonError::into_inner),
         };
         let text = payload.downcast_ref::<&str>().copied();
         match text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
@@ -196,3 +199,9 @@ impl fmt::Display for JoinError {
 }
 
 impl std::error::Error for JoinError {}
+
+impl From<JoinError> for std::io::Error {
+    fn from(error: JoinError) -> std::io::Error {
+        std::io::Error::other(error)
+    }
+}
