@@ -79,7 +79,29 @@ fn a_store_answers_pipelined_requests() {
             "+PONG\r\n+OK\r\n$5\r\nvalue\r\n$-1\r\n:1\r\n:2\r\n:1\r\n-ERR unknown command\r\n";
         expect(&client, answers).await?;
         client.write_all(requests).await.0?; // All at once.
-        expect(&client, "+PONG\r\n+OK\r\n$5\r\nvalue\r\n$-1\r\n:3\r\n:4\r\n:1\r\n").await?;
+        expect(&client, &answers.replace(":1\r\n:2\r\n", ":3\r\n:4\r\n")).await?;
+        let words = |line: &str| {
+            let words: Vec<_> = line.split(' ').collect();
+            let each = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+            format!("*{}\r\n{}", words.len(), each.collect::<String>())
+        };
+        let exchanges = [
+            ("SET session open", "+OK\r\n"),
+            ("TTL session", ":-1\r\n"),
+            ("EXPIRE session 3600", ":1\r\n"),
+            ("TTL session", ":3600\r\n"),
+            ("GET session", "$4\r\nopen\r\n"),
+            ("EXPIRE session 0", ":1\r\n"),
+            ("GET session", "$-1\r\n"),
+            ("TTL session", ":-2\r\n"),
+            ("EXPIRE session 1", ":0\r\n"),
+            ("EXPIRE session soon", "-ERR value is not an integer\r\n"),
+            ("DEL session", ":0\r\n"),
+        ];
+        // In one write, so that they are executed at one time of the loop.
+        let pipeline: String = exchanges.iter().map(|(request, _)| words(request)).collect();
+        client.write_all(pipeline).await.0?;
+        expect(&client, &exchanges.map(|(_, answer)| answer).concat()).await?;
         let broken = TcpStream::connect(&rt, address).await?;
         broken.write_all("nonsense\r\n").await.0?;
         assert!(broken.lend().await.map_or(true, |lent| lent.is_empty()), "it is closed");
