@@ -1,7 +1,7 @@
 //! Halves of a stream, and copying between streams.
 
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
@@ -107,7 +107,7 @@ async fn copy<S: Stream, T: Stream, B: Backend>(
         }
         let mut at = 0;
         while at < lent.len() {
-            at += poll_fn(|cx| to.poll_write(cx, &lent[at..])).await?;
+            at += poll_fn(|cx| to.poll_write_copy(cx, &[IoSlice::new(&lent[at..])])).await?;
         }
         total += lent.len() as u64;
     }

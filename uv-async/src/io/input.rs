@@ -45,17 +45,25 @@ impl Input {
     /// Copies bytes to `memory`; 0 if there are none.
     pub(crate) fn copy_to(&mut self, memory: &mut [u8]) -> usize {
         let mut copied = 0;
-        while copied < memory.len() {
+        self.take_with(memory.len(), |bytes| {
+            memory[copied..copied + bytes.len()].copy_from_slice(bytes);
+            copied += bytes.len();
+        })
+    }
+
+    /// Takes at most `room` bytes: `put` gets pieces of them, in order. Returns their number.
+    pub(crate) fn take_with(&mut self, room: usize, mut put: impl FnMut(&[u8])) -> usize {
+        let mut taken = 0;
+        loop {
             let bytes = self.bytes();
-            let count = bytes.len().min(memory.len() - copied);
+            let count = bytes.len().min(room - taken);
             if count == 0 {
-                break;
+                return taken;
             }
-            memory[copied..copied + count].copy_from_slice(&bytes[..count]);
+            put(&bytes[..count]);
             self.consume(count);
-            copied += count;
+            taken += count;
         }
-        copied
     }
 
     /// Appends bytes of a read that was dropped.

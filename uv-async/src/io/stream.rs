@@ -25,6 +25,8 @@ const MAX_STREAK: u8 = 16;
 const MAX_SLICES: usize = 16;
 /// The largest number of bytes that a write of the poll-based traits copies.
 const MAX_COPY: usize = 64 * 1024;
+/// The largest number of bytes of several pieces that they join before they write them.
+const MAX_JOINED: usize = 2048;
 
 /// A connected stream: [`TcpStream`](crate::TcpStream), [`PipeStream`](crate::PipeStream),
 /// [`Tty`](crate::Tty).
@@ -374,18 +376,36 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
 
     /// Writes a copy of bytes, or of as many as possible. Bytes that the kernel does not take are
     /// kept, and the next call waits for them.
-    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write_copy(
+        &self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         ready!(self.poll_drain(cx))?;
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
         let key = self.key();
-        let written = self.rt.with(|lp| key.write_coalesced(lp, bytes));
+        let mut pieces = slices.iter().filter(|slice| !slice.is_empty());
+        let written = match (pieces.next(), pieces.next()) {
+            (None, _) => return Poll::Ready(Ok(0)),
+            (Some(only), None) => self.rt.with(|lp| key.write_coalesced(lp, only)),
+            // The head and the body of a small message: together they leave with the wait.
+            _ if slices.iter().map(|slice| slice.len()).sum::<usize>() <= MAX_JOINED => {
+                let (mut joined, mut end) = ([0; MAX_JOINED], 0);
+                for slice in slices {
+                    joined[end..end + slice.len()].copy_from_slice(slice);
+                    end += slice.len();
+                }
+                self.rt.with(|lp| key.write_coalesced(lp, &joined[..end]))
+            }
+            _ => self.rt.with(|lp| key.try_write_vectored(lp, slices)),
+        };
         match written {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             written => return Poll::Ready(written),
         }
-        let copy = bytes[..bytes.len().min(MAX_COPY)].to_vec();
+        let mut copy = Vec::new();
+        for slice in slices {
+            copy.extend_from_slice(&slice[..slice.len().min(MAX_COPY - copy.len())]);
+        }
         let (count, (completer, op)) = (copy.len(), self.rt.op());
         let carried = Carried::new(copy, 0, completer);
         self.rt.with(|lp| {
@@ -397,7 +417,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
         Poll::Ready(Ok(count))
     }
 
-    /// Waits for the bytes that [`poll_write`](IoStream::poll_write) has kept.
+    /// Waits for the bytes that [`poll_write_copy`](IoStream::poll_write_copy) has kept.
     pub(crate) fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut draining = self.draining.borrow_mut();
         let Some(op) = &mut *draining else { return Poll::Ready(Ok(())) };
@@ -406,7 +426,8 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
         Poll::Ready(result.map(drop))
     }
 
-    pub(crate) fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Shuts the sending side down, after the kept bytes.
+    pub(crate) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_drain(cx))?;
         let mut closing = self.closing.borrow_mut();
         if closing.is_none() {
@@ -432,7 +453,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     ///
     /// The shutdown happens also if this is dropped after its first poll.
     pub async fn shutdown(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_shutdown(cx)).await
+        poll_fn(|cx| self.poll_end(cx)).await
     }
 
     /// A half to read and a half to write, for code that wants two values. The stream itself can be

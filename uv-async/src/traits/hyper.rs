@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
+use hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer};
 use uv_core::poll_core::Backend;
 use uv_core::{DefaultBackend, Stream};
 
@@ -19,33 +19,12 @@ impl<S: Stream, B: Backend> Read for IoStream<S, B> {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_fill(cx))?;
-        let mut input = self.input.borrow_mut();
-        let bytes = input.bytes();
-        let count = bytes.len().min(buf.remaining());
-        buf.put_slice(&bytes[..count]);
-        input.consume(count);
-        Poll::Ready(Ok(()))
+        let read = self.poll_read_copy(cx, buf.remaining(), |bytes| buf.put_slice(bytes));
+        read.map_ok(drop)
     }
 }
 
-impl<S: Stream, B: Backend> Write for IoStream<S, B> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        IoStream::poll_write(&self, cx, buf)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_drain(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        IoStream::poll_shutdown(&self, cx)
-    }
-}
+poll_write!(hyper::rt::Write, poll_shutdown, is_write_vectored);
 
 impl<B: Backend, F: Future + 'static> Executor<F> for Rt<B> {
     fn execute(&self, future: F) {

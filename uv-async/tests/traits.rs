@@ -1,79 +1,18 @@
-//! The traits of other crates, and programs on them, on every backend.
+//! The traits of other crates, on every backend. Programs on them are in `uv-async/ecosystem`.
 
 mod common;
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
 use common::{Runtime, every};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
 use hyper::rt::Timer;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
 use uv_async::{HyperTimer, LoopExt, TcpListener, TcpStream, UdpSocket};
 
 fn each(case: impl AsyncFn(Runtime) -> io::Result<()>) {
     every(|lp| lp.block_on(async |rt| case(rt).await).unwrap().unwrap());
-}
-
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (parts, body) = request.into_parts();
-    let mut response = match body.collect().await {
-        Ok(body) => Response::new(Full::new(body.to_bytes())),
-        Err(_) => Response::new(Full::new(Bytes::from_static(b"broken body"))),
-    };
-    if parts.uri.path() != "/echo" {
-        *response.status_mut() = StatusCode::NOT_FOUND;
-    }
-    Ok(response)
-}
-
-async fn serve(rt: Runtime, listener: TcpListener<common::Backend>) -> io::Result<()> {
-    loop {
-        let stream = listener.accept().await?;
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(HyperTimer::new(&rt))
-            .header_read_timeout(Duration::from_secs(30))
-            .serve_connection(stream, service_fn(answer));
-        drop(rt.spawn_local(connection));
-    }
-}
-
-/// hyper's HTTP/1.1 server and client on this runtime, with keep-alive and bodies of many sizes.
-#[test]
-fn hyper_serves_and_requests() {
-    each(async |rt| {
-        let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
-        let address = listener.local_addr()?;
-        drop(rt.spawn_local(serve(rt.clone(), listener)));
-        for _ in 0..2 {
-            let stream = TcpStream::connect(&rt, address).await?;
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(stream).await.map_err(io::Error::other)?;
-            let connection = rt.spawn_local(connection);
-            for size in [0, 10, 5_000, 400_000] {
-                let request = Request::post("/echo")
-                    .header("host", "localhost")
-                    .body(Full::new(Bytes::from(vec![b'x'; size])))
-                    .unwrap();
-                let response = sender.send_request(request).await.map_err(io::Error::other)?;
-                assert_eq!(response.status(), StatusCode::OK);
-                let body = response.into_body().collect().await.map_err(io::Error::other)?;
-                assert_eq!(body.to_bytes(), vec![b'x'; size]);
-            }
-            let request = Request::get("/missing").header("host", "localhost");
-            let request = request.body(Full::new(Bytes::new())).unwrap();
-            let response = sender.send_request(request).await.map_err(io::Error::other)?;
-            assert_eq!(response.status(), StatusCode::NOT_FOUND);
-            drop((sender, response));
-            connection.await.unwrap().map_err(io::Error::other)?;
-        }
-        Ok(())
-    });
 }
 
 #[test]
@@ -192,6 +131,65 @@ fn dropped_receives_lose_no_datagram() {
             assert_eq!(&memory[received.range()], [number; 3]);
             assert_eq!(received.from, one.local_addr()?);
         }
+        Ok(())
+    });
+}
+
+/// A head and a body in one call: small ones are joined, large ones go as they are.
+#[test]
+fn vectored_writes_of_the_traits_keep_the_order() {
+    use futures_io::{AsyncRead, AsyncWrite};
+    use std::io::IoSlice;
+    each(async |rt| {
+        for size in [3, 2_000, 3_000_000] {
+            let (mut one, mut other) = TcpStream::pair(&rt)?;
+            let reader = rt.spawn_local(async move {
+                let (mut all, mut memory) = (Vec::new(), [0; 4096]);
+                loop {
+                    let read = poll_fn(|cx| Pin::new(&mut other).poll_read(cx, &mut memory));
+                    match read.await? {
+                        0 => return io::Result::Ok(all),
+                        count => all.extend_from_slice(&memory[..count]),
+                    }
+                }
+            });
+            let body: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            let pieces = [&b"head"[..], b"", &body, b"tail"];
+            let whole = pieces.concat();
+            let (mut slices, mut written) = (pieces.map(IoSlice::new), 0);
+            let mut slices = &mut slices[..];
+            while written < whole.len() {
+                let count =
+                    poll_fn(|cx| Pin::new(&mut one).poll_write_vectored(cx, slices)).await?;
+                IoSlice::advance_slices(&mut slices, count);
+                written += count;
+            }
+            poll_fn(|cx| Pin::new(&mut one).poll_close(cx)).await?;
+            assert!(reader.await.unwrap()? == whole, "{size}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn bytes_are_buffers() {
+    use bytes::{Bytes, BytesMut};
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let page = Bytes::from(vec![7; 200_000]);
+        // The reference count is all that is copied.
+        let list = vec![page.slice(..10), Bytes::from_static(b"between"), page.clone()];
+        let writer = rt.spawn_local(async move { one.write_all(list).await.0 });
+        let (mut memory, mut all) = (BytesMut::zeroed(30_000), BytesMut::new());
+        while all.len() < 10 + 7 + page.len() {
+            let (count, mut filled) = other.read(memory.split_off(0)).await;
+            let rest = filled.split_off(count?);
+            all.unsplit(filled);
+            memory = if rest.is_empty() { BytesMut::zeroed(30_000) } else { rest };
+        }
+        writer.await.unwrap()?;
+        let (head, rest) = all.split_at(10);
+        assert!(head == &page[..10] && &rest[..7] == b"between" && rest[7..] == page);
         Ok(())
     });
 }
