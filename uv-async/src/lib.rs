@@ -42,7 +42,7 @@
 //! | children, signals, file changes | [`Child`], [`Signal`], [`FsEvents`] |
 //! | messages of other threads | [`channel`] |
 //! | descriptors of other libraries | [`AsyncPoll`] |
-//! | a loop inside another runtime | [`drive`] |
+//! | a loop inside another runtime | [`drive`], `drive_in_tokio`, `drive_in_smol` |
 //!
 //! # Features
 //!
@@ -52,6 +52,8 @@
 //! | `tokio-io` | the same traits of tokio, without its runtime |
 //! | `hyper` | `hyper::rt`: `Read`, `Write` for streams, `Executor` for [`Rt`], a `Timer` |
 //! | `stream` | `futures_core::Stream` for connections, signals, file changes, messages, ticks |
+//! | `bytes` | buffers of requests: `Bytes` to write, `BytesMut` to read and write |
+//! | `drive-tokio`, `drive-smol` | `drive_in_tokio`, `drive_in_smol`: a loop inside these runtimes |
 //!
 //! # Cancellation
 //!
@@ -73,6 +75,10 @@ mod time;
 mod traits;
 
 pub use drive::drive;
+#[cfg(all(unix, feature = "drive-smol"))]
+pub use drive::drive_in_smol;
+#[cfg(all(unix, feature = "drive-tokio"))]
+pub use drive::drive_in_tokio;
 pub use events::{AsyncPoll, Child, FsChange, FsEvents, Receiver, Signal, channel};
 pub use executor::{JoinError, JoinHandle, LoopExt, POLL_BUDGET, Rt, Spawned, Spawner};
 pub use io::{

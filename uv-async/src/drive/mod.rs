@@ -1,5 +1,17 @@
 //! A loop inside another runtime.
 
+#[cfg(all(unix, any(feature = "drive-smol", feature = "drive-tokio")))]
+mod descriptor;
+#[cfg(all(unix, feature = "drive-smol"))]
+mod smol;
+#[cfg(all(unix, feature = "drive-tokio"))]
+mod tokio;
+
+#[cfg(all(unix, feature = "drive-smol"))]
+pub use smol::drive_in_smol;
+#[cfg(all(unix, feature = "drive-tokio"))]
+pub use tokio::drive_in_tokio;
+
 use std::io;
 use std::time::Duration;
 
@@ -15,8 +27,8 @@ use crate::yield_now;
 /// the given time. The loop stays on its thread: a runtime that moves tasks between threads needs
 /// a local task for it.
 ///
-/// With tokio, `wait` is `AsyncFd::readable` inside `tokio::time::timeout`; with smol,
-/// `async_io::Async::readable` beside `async_io::Timer`. Here is one that polls:
+/// For tokio and smol there are `drive_in_tokio` and `drive_in_smol`, by the features `drive-tokio`
+/// and `drive-smol`. Here is a `wait` that polls:
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,10 +69,7 @@ pub async fn drive<B: Backend>(
     lp: &mut Loop<B>,
     mut wait: impl AsyncFnMut(RawSource, Option<Duration>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let Some(source) = lp.raw_source() else {
-        let why = "this backend has no descriptor: run its loop in a thread of its own";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-    };
+    let source = lp.raw_source().ok_or_else(no_descriptor)?;
     let metrics = lp.metrics();
     loop {
         let events = metrics.events();
@@ -75,4 +84,9 @@ pub async fn drive<B: Backend>(
             _ => yield_now().await,
         }
     }
+}
+
+fn no_descriptor() -> io::Error {
+    let why = "this backend has no descriptor: run its loop in a thread of its own";
+    io::Error::new(io::ErrorKind::Unsupported, why)
 }
