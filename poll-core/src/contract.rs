@@ -1,7 +1,7 @@
 //! The guarantees of a backend, in numbered points.
 //!
-//! The crate `conformance` has a group of cases for each point, and runs them against every
-//! backend. `cargo run -p conformance -- --list` prints the cases of each point.
+//! The crate `poll-conformance` has a group of cases for each point, and runs them against every
+//! backend. `cargo run -p poll-conformance -- --list` prints the cases of each point.
 //!
 //! # Points
 //!

@@ -39,7 +39,7 @@
 //! # The contract
 //!
 //! The module [`contract`] lists what a backend guarantees, in numbered points, and how failures
-//! are reported. The crate `conformance` checks each point against every backend. The part
+//! are reported. The crate `poll-conformance` checks each point against every backend. The part
 //! that memory safety depends on is repeated in [`Backend`'s safety section](Backend#safety):
 //! implementing the trait is `unsafe`.
 //!

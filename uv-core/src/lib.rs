@@ -75,7 +75,7 @@
 //! | metrics and debugging | [`Metrics`], [`Loop::walk`], [`Loop::debug_handles`], [`Loop::debug_alive`] |
 //!
 //! The module [`libuv`] maps every function of libuv to its counterpart here. The module
-//! [`behaviour`] specifies the loop in numbered points; the crate `conformance` checks each of
+//! [`behaviour`] specifies the loop in numbered points; the crate `poll-conformance` checks each of
 //! them on every backend.
 //!
 //! # Backends

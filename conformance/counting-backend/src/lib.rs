@@ -21,7 +21,7 @@
 //!
 //! - write `unsafe impl Backend`, and keep what the [trait's safety
 //!   section](Backend#safety) lists;
-//! - depend on `poll-core` alone, and on `conformance` for your tests;
+//! - depend on `poll-core` alone, and on `poll-conformance` for your tests;
 //! - run the whole suite with one line, as `tests/suite.rs` does.
 //!
 //! A wrapper forwards every method, the provided ones too. One that it leaves out

@@ -88,5 +88,5 @@ fn run(options: &FuzzOptions, candidate: &Candidate) -> bool {
 
 fn replay(name: &str, faulty: bool, seed: u64) -> String {
     let faulty = if faulty { " --faulty" } else { "" };
-    format!("cargo run -p conformance -- fuzz --backend {name}{faulty} --seed {seed}")
+    format!("cargo run -p poll-conformance -- fuzz --backend {name}{faulty} --seed {seed}")
 }
