@@ -455,6 +455,18 @@ macro_rules! __list_of_cases {
                 a_second_shutdown_is_an_error
                 a_shutdown_leaves_the_stream_readable
                 a_blocking_stream_writes_synchronously
+                files_are_sent_in_order_with_writes
+                pipes_send_files
+                a_file_counts_as_queued
+                a_short_file_is_sent_to_its_end
+                an_unreadable_file_fails_the_writes_behind_it
+                a_close_cancels_files
+                a_file_can_be_cancelled
+                a_file_to_a_lost_peer_fails
+                a_file_waits_for_the_connection
+                a_panic_keeps_the_files_behind_it
+                a_file_that_is_not_cached_is_sent
+                a_terminal_shows_a_file
                 coalesced_writes_keep_the_order
                 coalesced_writes_are_sent_before_a_shutdown_or_close
                 coalesced_writes_are_sent_before_run_returns

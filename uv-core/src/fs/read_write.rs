@@ -109,7 +109,7 @@ pub struct Reading<T> {
 }
 
 impl<T: IoBufMut + Send> Reading<T> {
-    fn new(file: &File, mut buf: T, offset: Option<u64>) -> Reading<T> {
+    pub(crate) fn new(file: &File, mut buf: T, offset: Option<u64>) -> Reading<T> {
         let slices = Slices::for_read(&mut buf);
         Reading { slices, offset, start: sys::Start::default(), file: file.clone(), buf }
     }

@@ -1,12 +1,14 @@
 //! The public API of streams.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 use poll_core::{Backend, Token};
 
 use super::input::read;
-use super::output::{shutdown, write};
+use super::output::{send_file, shutdown, write};
 use super::{Flags, ReadRequest, WriteRequest, short_forms};
+use crate::fs::File;
 use crate::handles::Handle;
 use crate::storage::{IoBuf, IoBufMut};
 use crate::{Loop, error};
@@ -310,6 +312,64 @@ pub trait Stream: Handle + StreamKey {
         callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T) + 'static,
     ) {
         short_forms::write_with(self, lp, buf, callback);
+    }
+
+    /// Sends a range of an open file, after the writes queued before it and before those queued
+    /// behind it. The callback gets the result and how many bytes were sent, also if the result is
+    /// an error.
+    ///
+    /// It is a write in every other way: its bytes count as [queued](Stream::write_queue_size),
+    /// [`shutdown`](Stream::shutdown) waits for it, [`cancel`](WriteRequest::cancel) and a close
+    /// end it with `ECANCELED`. The position of the file is unchanged, and a clone of the file is
+    /// kept until the callback.
+    ///
+    /// If the file ends before the range does, fewer bytes are sent, which is no error. What is
+    /// written to the file meanwhile may be sent or not.
+    ///
+    /// The loop does not wait for the disk. On Linux, `sendfile(2)` sends from the page cache, or a
+    /// small range is copied. What is not cached, and everything on other systems, is read in
+    /// chunks of 64 KiB: by the backend where it performs reads, otherwise by the pool. Only where
+    /// the kernel has dropped single pages in the middle of a cached range may `sendfile(2)` wait
+    /// for them.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let file = fs::open("Cargo.toml", fs::OpenOptions::new().read(true)).perform()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.send(&mut lp, "the first line: ");
+    /// one.send_file(&mut lp, &file, 0..9, |lp, one, result, sent| {
+    ///     result.unwrap();
+    ///     assert_eq!(sent, 9);
+    ///     one.close_if_open(lp);
+    /// })?;
+    /// let mut text = Vec::new();
+    /// other.on_read(&mut lp, move |lp, other, bytes| match bytes {
+    ///     [] => {
+    ///         assert_eq!(text, b"the first line: [package]");
+    ///         other.close(lp)
+    ///     }
+    ///     bytes => Ok(text.extend_from_slice(bytes)),
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Stream::write), and `InvalidInput` for a range that ends before it starts. The
+    /// callback gets the errors of reading the file, such as `ESPIPE` for a file without offsets;
+    /// they fail the writes behind it, too, which would otherwise follow a part of the file.
+    #[doc(alias = "uv_fs_sendfile")]
+    fn send_file<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        file: &File,
+        range: Range<u64>,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, u64) + 'static,
+    ) -> io::Result<WriteRequest> {
+        send_file::send_file(self, lp, file, range, callback)
     }
 
     /// Writes as many bytes as possible without waiting. Returns their number, 0 only for empty

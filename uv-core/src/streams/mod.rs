@@ -100,6 +100,10 @@ bitflags! {
         const NODELAY = 1 << 9;
         /// Another process may have the socket: a close does not shut it down.
         const GIVEN = 1 << 10;
+        /// It has files to send, so that its output is sent by calls when it is ready.
+        const SENDS_FILES = 1 << 11;
+        /// The first write is a file of which the next bytes are being read.
+        const READS_FILE = 1 << 12;
         /// It is read into memory that an allocation callback provides.
         const ALLOC = 1 << 14;
         /// It is in the flush queue.

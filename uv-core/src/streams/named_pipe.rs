@@ -10,13 +10,14 @@
 //! Closing a stream cancels its operations. The loop stays alive until they have completed; then
 //! the handle is closed.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use poll_core::{Backend, Interest, Op, RawBufs, Readiness, Token};
 
 use super::Flags;
+use super::output::send_file::Load;
 use super::output::write::{advance, with_slices};
 use super::request_queue::State;
 use crate::Loop;
@@ -170,6 +171,20 @@ impl<B: Backend> Loop<B> {
                 self.finish_transfer(key, write, None);
                 continue;
             }
+            if self.streams.slots.get_mut(key).is_some_and(|slot| slot.is_file(write)) {
+                match self.load_file(key, write, left) {
+                    Load::Loaded => {}
+                    Load::Waits => return channel.put_chunk(chunk),
+                    Load::Ended => {
+                        self.finish_transfer(key, write, None);
+                        continue;
+                    }
+                    Load::Failed(error) => {
+                        self.writing_failed(key, write, error);
+                        continue;
+                    }
+                }
+            }
             match self.fill_chunk(key, write, channel, &mut chunk) {
                 Ok(()) => break write,
                 // No byte of it was written, so the writes behind it are not affected.
@@ -194,13 +209,17 @@ impl<B: Backend> Loop<B> {
     ) -> io::Result<()> {
         let handles = self.handles_for_chunk(key, write);
         let rights = handles.as_ref().map(|handles| self.rights_for_chunk(handles)).transpose()?;
-        let Some(transfer) = self.streams.transfers.get_mut(write) else { return Ok(()) };
-        advance(transfer, 0); // Skips empty pieces.
-        let filled = with_slices(transfer, |bufs| match &rights {
+        let mut fill = |bufs: &[IoSlice<'_>]| match &rights {
             Some(rights) => chunk.fill_framed(bufs, rights, channel),
             None => Ok(chunk.fill(bufs)),
-        });
-        filled.0?;
+        };
+        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
+        if slot.is_file(write) {
+            return fill(&[IoSlice::new(slot.file_bytes())]).map(drop);
+        }
+        let Some(transfer) = self.streams.transfers.get_mut(write) else { return Ok(()) };
+        advance(transfer, 0); // Skips empty pieces.
+        with_slices(transfer, fill).0?;
         for handle in handles.unwrap_or_default() {
             let AnyHandle::Pipe(pipe) = handle else { continue };
             let passed = self.streams.slots.get(pipe.0);
@@ -302,8 +321,11 @@ impl<B: Backend> Loop<B> {
             match result {
                 Ok(count) => {
                     let (count, all) = (count.min(transfer.left), count >= transfer.left);
-                    advance(transfer, count);
-                    if let Some(slot) = self.streams.slots.get_mut(key) {
+                    let Some(slot) = self.streams.slots.get_mut(key) else { return };
+                    if slot.is_file(write) {
+                        self.file_sent(key, write, count);
+                    } else {
+                        advance(transfer, count);
                         slot.write_queue_size -= count;
                     }
                     if all {

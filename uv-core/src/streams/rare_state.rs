@@ -3,6 +3,7 @@
 //! Most of thousands of streams have none, so that a slot has a pointer to it. The boxes go from
 //! one stream to the next.
 
+use std::collections::VecDeque;
 use std::io;
 #[cfg(windows)]
 use std::num::NonZeroUsize;
@@ -10,6 +11,7 @@ use std::num::NonZeroUsize;
 use poll_core::{Backend, Token};
 use socket2::SockAddr;
 
+use super::output::send_file::FileSend;
 use super::{Ended, StreamSlot, Streams};
 #[cfg(windows)]
 use crate::handles::GivenUp;
@@ -29,6 +31,8 @@ pub(crate) struct RareState<B: Backend> {
     /// The address, for a call if the operation that connects is refused or was the parent's.
     pub(super) address: Option<SockAddr>,
     pub(super) shutdown: Option<InlineFnOnce<B, Ended>>,
+    /// The files among the queued writes, in their order.
+    pub(super) files: VecDeque<FileSend>,
     /// How a connection is probed whose socket is not made yet.
     pub(crate) keepalive: Option<Keepalive>,
     /// Why it could not be bound: the error of calls that need the address.
@@ -50,6 +54,7 @@ impl<B: Backend> Default for RareState<B> {
             connected: None,
             address: None,
             shutdown: None,
+            files: VecDeque::new(),
             keepalive: None,
             bind_error: None,
             path: None,
@@ -66,6 +71,7 @@ impl<B: Backend> RareState<B> {
     /// name that is removed with it.
     pub(super) fn stop(&mut self) -> Option<sys::BoundPath> {
         (self.keepalive, self.bind_error) = (None, None);
+        self.files.clear();
         if self.connect.is_some() {
             // Whatever the kernel has answered: the callback has not run.
             self.connected = Some(Err(error::cancelled()));
@@ -80,7 +86,7 @@ impl<B: Backend> RareState<B> {
         #[cfg(windows)]
         let options = options || self.instances.is_some() || self.waits_for_instance.is_some();
         let connects = self.connect.is_some() || self.connected.is_some() || self.address.is_some();
-        !options && !connects && self.shutdown.is_none()
+        !options && !connects && self.shutdown.is_none() && self.files.is_empty()
     }
 }
 

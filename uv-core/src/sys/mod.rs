@@ -6,9 +6,11 @@ pub(crate) mod datagrams;
 mod iovecs;
 #[cfg(any(windows, fuzzing))]
 pub(crate) mod pipe_frames;
+mod send_file;
 mod send_message;
 
 pub(crate) use iovecs::Slices;
+pub(crate) use send_file::{SendCached, send_cached, sends_files};
 pub(crate) use send_message::SendMessage;
 
 cfg_if::cfg_if! {

@@ -13,6 +13,7 @@ pub(super) mod completed_writes;
 pub(super) mod connect;
 pub(super) mod flush;
 pub(super) mod held_send;
+pub(super) mod send_file;
 pub(super) mod shutdown;
 pub(super) mod write;
 pub(super) mod write_batch;
@@ -38,6 +39,7 @@ impl<B: Backend> StreamSlot<B> {
     pub(super) fn wanted_output(&self, performs: impl Fn(OpSet) -> bool) -> Output {
         match self.writes.is_empty() && self.batch.is_none() {
             true => Output::Nothing,
+            false if self.flags.contains(Flags::SENDS_FILES) => self.wanted_to_send_files(),
             false if performs(OpSet::SEND) => Output::Operation,
             false => Output::Ready,
         }
@@ -63,9 +65,8 @@ impl<B: Backend> Loop<B> {
             self.finish_transfer(key, write, None); // There is nothing to send.
         }
         let Some(slot) = self.streams.slots.get(key) else { return };
-        let has_socket = slot.socket.is_some();
-        if !has_socket || slot.output.is_some() || slot.base.is_closing() || slot.writes.is_empty()
-        {
+        let ready = slot.socket.is_some() && !slot.flags.contains(Flags::SENDS_FILES);
+        if !ready || slot.output.is_some() || slot.base.is_closing() || slot.writes.is_empty() {
             return;
         }
         let Some(started) = self.submit_writes(key) else { return };

@@ -42,7 +42,7 @@ const MAX_PIECES: usize = 1024;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WriteRequest(Token);
+pub struct WriteRequest(pub(super) Token);
 
 impl WriteRequest {
     /// Cancels the bytes that are not written yet. Returns the number of bytes written. The
@@ -291,6 +291,9 @@ impl<B: Backend> Loop<B> {
             transfer.state = State::Done;
             transfer.error = error;
         }
+        if slot.forget_file(transfer) {
+            self.streams.release_rare_state(key);
+        }
         self.schedule_pending(key);
     }
 
@@ -397,6 +400,9 @@ impl<B: Backend> Loop<B> {
     /// Writes as many bytes of the first write as the kernel takes.
     fn push_first(&mut self, key: Token, write: Token) -> Progress {
         let Some(slot) = self.streams.slots.get_mut(key) else { return Progress::Blocked };
+        if slot.is_file(write) {
+            return self.push_file(key, write);
+        }
         let Some(transfer) = self.streams.transfers.get_mut(write) else {
             return Progress::Blocked;
         };

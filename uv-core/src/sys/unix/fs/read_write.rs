@@ -84,12 +84,27 @@ cfg_if::cfg_if! {
             if left.len() > MAX_PIECES || !(1..=CACHED_MAX).contains(&bytes) {
                 return None;
             }
+            let read = read_nowait(file, left, offset)?;
+            (read == bytes).then_some(bytes)
+        }
+
+        /// True if a read at this offset does not wait for the disk. An offset beyond the end
+        /// counts as cached.
+        pub(crate) fn is_cached(file: &File, offset: u64) -> bool {
+            let mut byte = 0_u8;
+            let place = iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+            read_nowait(file, &[place], offset).is_some()
+        }
+
+        /// Reads bytes that are cached to the memory that `list` names, of which there are at most
+        /// [`MAX_PIECES`] pieces. `None` on any error.
+        fn read_nowait(file: &File, list: &[iovec], offset: u64) -> Option<usize> {
             position(offset).ok()?;
             let (low, high) = (offset as libc::c_long, (offset >> 32) as libc::c_long);
-            let (list, count) = (left.as_ptr(), left.len() as libc::c_long);
+            let (list, count) = (list.as_ptr(), list.len() as libc::c_long);
             // The kernel takes the offset as two words; with 64-bit words it ignores the second.
-            // SAFETY: writes to pieces of the request's read buffer (module docs), in a list of
-            // `count` elements.
+            // SAFETY: writes to pieces of the request's read buffer (module docs), or to a local of
+            // the caller's, in a list of `count` elements.
             let read = unsafe {
                 libc::syscall(
                     libc::SYS_preadv2,
@@ -101,7 +116,7 @@ cfg_if::cfg_if! {
                     libc::c_long::from(libc::RWF_NOWAIT),
                 )
             };
-            (usize::try_from(read) == Ok(bytes)).then_some(bytes)
+            usize::try_from(read).ok()
         }
     } else {
         pub(crate) fn is_brief(_: &Slices) -> bool {
