@@ -32,6 +32,12 @@ pub unsafe extern "C" fn uv_spawn(
     options: *const uv_process_options_t,
 ) -> c_int {
     let options = &*options;
+    // Before anything is refused: the caller closes the handle in any case.
+    let child = Process::new(core(c_loop));
+    init(c_loop, process, kind::PROCESS, child);
+    (*process).exit_cb = options.exit_cb;
+    (*process).pid = 0;
+    (*process).status = 0;
     if options.file.is_null() {
         return -EINVAL;
     }
@@ -39,14 +45,12 @@ pub unsafe extern "C" fn uv_spawn(
         Ok(stdio) => command(options).stdio(stdio),
         Err(error) => return error,
     };
-    let child = Process::new(core(c_loop));
-    init(c_loop, process, kind::PROCESS, child);
-    (*process).exit_cb = options.exit_cb;
-    (*process).pid = 0;
-    (*process).status = 0;
     let spawned = child.spawn_into(core(c_loop), &command, move |lp, _, result| {
         let (exit, signal) = match result {
             Ok(exit) => (exit.code, exit.signal.unwrap_or(0)),
+            // The program has called waitpid(2) itself, as Neovim does in its handler of SIGCHLD:
+            // it has the status, and libuv does not report the end a second time.
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return,
             Err(error) => (i64::from(code(&error)), 0),
         };
         if let Some(callback) = (*process).exit_cb {

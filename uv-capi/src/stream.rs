@@ -205,6 +205,11 @@ pub unsafe extern "C" fn uv_read_start(
         return -EINVAL;
     }
     let c_loop = loop_of(stream);
+    // uvloop sets the bit to be notified when nothing reads from a pipe that it writes to.
+    if (*stream).base.flags & flags::READABLE != 0 {
+        // Without a descriptor, reading is refused below.
+        let _ = with_stream!(stream, key => key.assume_readable(core(c_loop)));
+    }
     let result = with_stream!(stream, key => {
         key.read_start_with(
             core(c_loop),

@@ -692,6 +692,7 @@ macro_rules! __list_of_cases {
                 a_half_closed_pipe_can_be_answered
                 one_way_pipes_are_unidirectional
                 a_write_without_a_reader_fails
+                a_writer_can_be_notified_when_its_reader_is_closed
                 an_echo_is_complete
                 an_echo_costs_three_system_calls
                 no_descriptor_leaks

@@ -473,6 +473,38 @@ pub trait Stream: Handle + StreamKey {
         has(self, lp, Flags::READABLE)
     }
 
+    /// Makes a stream readable that is open for writing only, such as the write end of a pipe, so
+    /// that [`read_start`](Stream::read_start) can report when nothing reads from it any more: the
+    /// callback gets an error then.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, Pipe, RunMode, Stream};
+    ///
+    /// # #[cfg(target_os = "linux")] {
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (reader, writer) = Pipe::one_way(&mut lp)?;
+    /// writer.assume_readable(&mut lp)?;
+    /// writer.read_start(&mut lp, |lp, writer, result| {
+    ///     assert!(result.is_err(), "the reader is closed");
+    ///     writer.close(lp).unwrap();
+    /// })?;
+    /// reader.close(&mut lp)?;
+    /// lp.run(RunMode::Default)?;
+    /// # }
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the stream is closing, `NotConnected` if
+    /// it has no descriptor yet.
+    fn assume_readable<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        let slot = lp.streams.open(self.stream_key())?;
+        slot.socket.as_ref().ok_or_else(error::not_connected)?;
+        slot.flags |= Flags::READABLE;
+        Ok(())
+    }
+
     /// True if the stream is a connection without an error that was not shut down.
     #[doc(alias = "uv_is_writable")]
     fn is_writable<B: Backend>(self, lp: &Loop<B>) -> bool {

@@ -77,6 +77,35 @@ pub fn a_half_closed_pipe_can_be_answered(lab: &Lab) -> Verdict {
     Ok(())
 }
 
+/// A write end that is assumed to be readable reports an error when its reader is closed, and
+/// nothing before.
+#[cfg(unix)]
+pub fn a_writer_can_be_notified_when_its_reader_is_closed(lab: &Lab) -> Verdict {
+    let mut lp = piping_loop(lab)?;
+    let (reader, writer) = Pipe::one_way(&mut lp).unwrap();
+    let (errors, all) = (Log::default(), Log::default());
+    writer.assume_readable(&mut lp).unwrap();
+    let log = errors.clone();
+    writer
+        .read_start(&mut lp, move |lp, writer, result| {
+            // The end of file where pipes are bidirectional.
+            log.push(result.map_or(true, <[u8]>::is_empty));
+            writer.close(lp).unwrap();
+        })
+        .unwrap();
+    writer.write(&mut lp, "text", |_, _, _, _| {}).unwrap();
+    let log = all.clone();
+    reader.read_start(&mut lp, move |_, _, bytes| log.push(bytes.unwrap().to_vec())).unwrap();
+    run_until(&mut lp, "the text", |_| all.len() == 1);
+    assert_eq!(errors.len(), 0, "the reader is open");
+    reader.close(&mut lp).unwrap();
+    run_until(&mut lp, "the notification", |_| errors.len() == 1);
+    assert_eq!(errors.take(), [true]);
+    let closed = Pipe::new(&mut lp);
+    assert_eq!(refusal(closed.assume_readable(&mut lp)), ErrorKind::NotConnected);
+    Ok(())
+}
+
 /// A one-way pipe is read at one end and written at the other. A shutdown or a close of the writer
 /// is the reader's end of file. Data that the kernel does not accept stays queued.
 pub fn one_way_pipes_are_unidirectional(lab: &Lab) -> Verdict {
