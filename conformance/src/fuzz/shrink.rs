@@ -1,16 +1,22 @@
 //! Makes a failing program shorter.
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use super::program::{Program, Step, count};
 
 /// How often a candidate is run: a failure may depend on timing.
 const TRIES: usize = 3;
 
+/// No candidate is run after as much time: one that hangs takes seconds.
+const TIME: Duration = Duration::from_secs(60);
+
 /// Deletes steps, with the steps of their callbacks, and destructors that panic, as long as
 /// `fails` is true of what remains.
 pub(super) fn shrink(program: &Program, fails: impl Fn(&Program) -> bool) -> Program {
-    let still_fails = |candidate: &Program| (0..TRIES).any(|_| fails(candidate));
+    let began = Instant::now();
+    let still_fails =
+        |candidate: &Program| (0..TRIES).any(|_| began.elapsed() < TIME && fails(candidate));
     let mut best = program.clone();
     loop {
         let before = (best.len(), best.modes.len());

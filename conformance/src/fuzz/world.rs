@@ -75,6 +75,8 @@ pub(super) struct World {
     dropped: RefCell<BTreeMap<u64, String>>,
     refused: RefCell<BTreeSet<u64>>,
     callbacks: Cell<usize>,
+    /// How often a stream has reported bytes, the end of file or an error.
+    pub(super) reads_reported: Cell<u64>,
     in_verb: Cell<bool>,
     /// The callback of the step that is executed has a destructor that panics.
     pub(super) has_bomb: Cell<bool>,
@@ -99,6 +101,7 @@ impl World {
             dropped: RefCell::default(),
             refused: RefCell::default(),
             callbacks: Cell::new(0),
+            reads_reported: Cell::new(0),
             in_verb: Cell::new(false),
             has_bomb: Cell::new(false),
         })
