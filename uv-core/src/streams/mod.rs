@@ -376,6 +376,7 @@ impl<B: Backend> Loop<B> {
     #[cold]
     pub(crate) fn check_streams(&mut self) {
         self.check_held_sends();
+        self.streams.reported_write = None;
         self.streams.completed_writes.reschedule();
         self.schedule_completed_writes();
         let keys: Vec<_> = self.streams.slots.iter().map(|(key, _)| key).collect();

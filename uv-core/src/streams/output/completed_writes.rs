@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use poll_core::{Backend, Token};
 
 use crate::Loop;
+use crate::event_loop::exchange;
 use crate::storage::Seed;
 use crate::streams::Flags;
 use crate::streams::buffered_request::BufferedRequest;
@@ -114,6 +115,8 @@ impl<B: Backend> Loop<B> {
         // If the callback panics, the next pending phase runs the others.
         let mend = |lp: &mut Loop<B>, ()| lp.schedule_completed_writes();
         self.guarded((), mend, |lp| request.complete(lp, stream, Ok(written)));
-        self.streams.reported_write = None;
+        if self.streams.reported_write.take().is_none_or(|(reported, _)| reported != key) {
+            exchange::note(); // The writes that are left are in the queue of the first loop.
+        }
     }
 }
