@@ -186,7 +186,7 @@ fn file(world: &Rc<World>, lp: &mut Loop, step: &Step) {
         ticket.report(None);
         this.begin_callback(lp, &what, None);
         if let Err(error) = result
-            && !this.lenient
+            && !this.tolerated.errors
         {
             this.fail(format!("{what}: {error}"));
         }
@@ -221,7 +221,9 @@ fn file(world: &Rc<World>, lp: &mut Loop, step: &Step) {
 /// True if an error needs no explanation: the request was cancelled, its own handle or its peer is
 /// closing, or the backend injects errors.
 pub(super) fn is_expected(world: &World, error: &io::Error, lives: [&Life; 2]) -> bool {
-    world.lenient || uv_core::is_cancelled(error) || lives.iter().any(|life| life.closing.get())
+    world.tolerated.errors
+        || uv_core::is_cancelled(error)
+        || lives.iter().any(|life| life.closing.get())
 }
 
 /// Calls a verb of a TCP or pipe handle.

@@ -47,6 +47,7 @@ use poll_core::{Backend, BoxedBackend};
 use crate::rng::mix;
 use crate::{Fault, FaultCounts, Faulty};
 use program::Program;
+use world::Tolerated;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -59,11 +60,14 @@ pub struct Fuzz {
     pub time: Option<Duration>,
     /// Runs the programs over [`Faulty`].
     pub faulty: bool,
+    /// The backend sends without copying: a write whose buffer the kernel still holds may be
+    /// reported after the close callback of its stream.
+    pub zero_copy: bool,
 }
 
 impl Default for Fuzz {
     fn default() -> Fuzz {
-        Fuzz { from: 0, seeds: 100, time: None, faulty: false }
+        Fuzz { from: 0, seeds: 100, time: None, faulty: false, zero_copy: false }
     }
 }
 
@@ -110,14 +114,14 @@ pub fn fuzz<B: Backend>(
     let mut report = Report { programs: 0, faults: FaultCounts::default(), failure: None };
     let began = Instant::now();
     // Threads and signal pipes that a process makes once must not count as left behind.
-    let _ = runner::run(&Program::generate(0), &|| new().map(BoxedBackend::new), true);
+    let _ = runner::run(&Program::generate(0), &|| new().map(BoxedBackend::new), Tolerated::ALL);
     for seed in options.from..options.from.saturating_add(options.seeds) {
         if options.time.is_some_and(|time| began.elapsed() > time) {
             break;
         }
         let check = |program: &Program| {
             begin(seed);
-            check(program, options.faulty, &new, &report.faults)
+            check(program, options, &new, &report.faults)
         };
         let program = Program::generate(seed);
         if let Err(why) = check(&program) {
@@ -135,7 +139,7 @@ pub fn fuzz<B: Backend>(
 /// Runs a program; one with a defined order also on a backend without sources.
 fn check<B: Backend>(
     program: &Program,
-    faulty: bool,
+    options: &Fuzz,
     new: &impl Fn() -> io::Result<B>,
     counts: &FaultCounts,
 ) -> Result<(), Vec<String>> {
@@ -143,12 +147,12 @@ fn check<B: Backend>(
     // kinds: a stream whose operation is refused waits for readiness instead, and the loop has no
     // request to report a failure of that registration to.
     let error = match mix(program.seed) % 8 {
-        0 if faulty => Some((Fault::RegisterError, 300)),
-        4 if faulty => Some((Fault::SubmitError, 200)),
+        0 if options.faulty => Some((Fault::RegisterError, 300)),
+        4 if options.faulty => Some((Fault::SubmitError, 200)),
         _ => None,
     };
     let make = || -> io::Result<BoxedBackend> {
-        if !faulty {
+        if !options.faulty {
             return new().map(BoxedBackend::new);
         }
         let mut backend = Faulty::new(new()?, mix(program.seed)).with_counts(counts);
@@ -157,9 +161,11 @@ fn check<B: Backend>(
         }
         Ok(BoxedBackend::new(backend))
     };
-    let trace = runner::run(program, &make, error.is_some())?;
+    let tolerated = Tolerated { errors: error.is_some(), late_writes: options.zero_copy };
+    let trace = runner::run(program, &make, tolerated)?;
     if program.ordered {
-        let reference = runner::run(program, &|| Ok(BoxedBackend::new(runner::NoSources)), false)?;
+        let new = || Ok(BoxedBackend::new(runner::NoSources));
+        let reference = runner::run(program, &new, Tolerated::default())?;
         if trace != reference {
             return Err(vec![difference(&trace, &reference)]);
         }

@@ -66,7 +66,7 @@ pub(super) fn open(world: &Rc<World>, lp: &mut Loop, step: &Step) {
             let old = std::mem::replace(&mut world.slots.borrow_mut()[step.slot], items);
             drop(old); // The last sender of a channel may go with it.
         }
-        Err(error) if error.kind() == io::ErrorKind::Unsupported || world.lenient => {}
+        Err(error) if error.kind() == io::ErrorKind::Unsupported || world.tolerated.errors => {}
         Err(error) => world.fail(format!("{name}: cannot be opened: {error}")),
     }
 }
@@ -122,7 +122,7 @@ fn dial(
             if let Err(error) = result {
                 input.broken.set(true);
                 output.broken.set(true);
-                if !uv_core::is_cancelled(&error) && !this.lenient {
+                if !uv_core::is_cancelled(&error) && !this.tolerated.errors {
                     this.fail(format!("{what}: {error}"));
                 }
             }

@@ -12,7 +12,7 @@ use super::clock::VirtualClock;
 use super::exec::{drain, exec};
 use super::objects::{self, Extra, Item};
 use super::program::{Kind, Program, Verb};
-use super::world::{Planned, Stage, World, text};
+use super::world::{Planned, Stage, Tolerated, World, text};
 use crate::Loop;
 use crate::support::limits::open_descriptors;
 
@@ -35,10 +35,10 @@ pub(super) type Maker<'a> = &'a dyn Fn() -> io::Result<BoxedBackend>;
 pub(super) fn run(
     program: &Program,
     new: Maker<'_>,
-    lenient: bool,
+    tolerated: Tolerated,
 ) -> Result<Vec<String>, Vec<String>> {
     let descriptors = open_descriptors().ok();
-    let world = World::new(program, lenient);
+    let world = World::new(program, tolerated);
     if let Err(error) = run_in(program, &world, new) {
         world.fail(format!("the loop failed: {error}"));
     }
@@ -86,7 +86,7 @@ fn run_in(program: &Program, world: &Rc<World>, new: Maker<'_>) -> io::Result<()
     world.stage.set(Stage::Drain);
     for lp in &mut loops {
         // A reader that an injected error keeps from reading makes its writer wait for ever.
-        if !world.lenient {
+        if !world.tolerated.errors {
             drain_all(world, lp)?;
         }
     }

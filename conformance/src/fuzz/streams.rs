@@ -112,7 +112,8 @@ fn write(ctx: &Ctx, lp: &mut Loop, step: &Step) {
     let (id, len) = (ticket.id, step.size);
     let called = move |lp: &mut Loop, result: io::Result<()>, buffer: Vec<u8>| {
         let _bomb = bomb;
-        ticket.report(Some(&this.life));
+        let before_close = !this.world.tolerated.late_writes;
+        ticket.report(before_close.then_some(&*this.life));
         this.world.begin_callback(lp, &format!("{} write", this.name), None);
         if buffer.len() != len {
             this.world.fail(format!("{} write: another buffer came back", this.name));

@@ -55,12 +55,24 @@ pub(super) enum Stage {
     Close,
 }
 
+/// What a backend may do that is a failure on others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tolerated {
+    /// It injects errors: a request may fail without a reason of the program's.
+    pub(super) errors: bool,
+    /// It sends without copying: a write may be reported after the close callback.
+    pub(super) late_writes: bool,
+}
+
+impl Tolerated {
+    pub(super) const ALL: Tolerated = Tolerated { errors: true, late_writes: true };
+}
+
 /// The state that all callbacks of a program share.
 pub(super) struct World {
     pub(super) kinds: Vec<Kind>,
     pub(super) ordered: bool,
-    /// The backend injects errors: then a request may fail without a reason of the program's.
-    pub(super) lenient: bool,
+    pub(super) tolerated: Tolerated,
     pub(super) slots: RefCell<Vec<[Option<Item>; 2]>>,
     /// The loop that a callback may exchange its own for.
     pub(super) spare: RefCell<Option<Loop>>,
@@ -83,11 +95,11 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(program: &Program, lenient: bool) -> Rc<World> {
+    pub(super) fn new(program: &Program, tolerated: Tolerated) -> Rc<World> {
         Rc::new(World {
             kinds: program.slots.clone(),
             ordered: program.ordered,
-            lenient,
+            tolerated,
             slots: RefCell::new(program.slots.iter().map(|_| [None, None]).collect()),
             spare: RefCell::new(None),
             stage: Cell::new(Stage::Program),

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the programs on each backend that was asked for. The status is that of the whole program.
 pub(super) fn main(options: &FuzzOptions, mut candidates: Vec<Candidate>) -> ExitCode {
-    candidates.extend(without_copies());
+    candidates.extend(zero_copy());
     for wanted in &options.backends {
         match candidates.iter().find(|candidate| candidate.name() == wanted) {
             Some(candidate) if candidate.cases().is_ok() => {}
@@ -42,11 +42,13 @@ pub(super) fn main(options: &FuzzOptions, mut candidates: Vec<Candidate>) -> Exi
     status
 }
 
-/// io_uring with sends that are not copied, whose memory it holds for longer than they take.
-fn without_copies() -> Option<Candidate> {
+/// io_uring with zero-copy sends, whose memory it holds for longer than they take.
+const ZERO_COPY: &str = "uring_zero_copy";
+
+fn zero_copy() -> Option<Candidate> {
     cfg_if::cfg_if! {
         if #[cfg(target_os = "linux")] {
-            Some(Candidate::new("uring_zero_copy", || {
+            Some(Candidate::new(ZERO_COPY, || {
                 let mut uring = poll_uring::Uring::new()?;
                 uring.set_zero_copy(Some(64));
                 Ok(uring)
@@ -65,7 +67,7 @@ fn run(options: &FuzzOptions, candidate: &Candidate) -> bool {
         None => (options.from, options.seeds),
     };
     let time = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
-    let fuzzed = Fuzz { from, seeds, time, faulty: options.faulty };
+    let fuzzed = Fuzz { from, seeds, time, faulty: options.faulty, zero_copy: name == ZERO_COPY };
     let faulty = options.faulty;
     let begin = watchdog(LIMIT, move |seed| {
         let program = program_text(seed);
