@@ -2,13 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::random::Random;
+
 /// A ratio within 5 % of 1 is level.
 pub const LEVEL: f64 = 0.05;
 
-/// A median and its confidence interval at the 95 % level.
+/// The number of resamples of a bootstrap.
+const RESAMPLES: usize = 1_000;
+/// The level of a bootstrap interval. Intervals of few values are too narrow: at this level, one of
+/// seven values holds the true median in 98 of 100 cases, and one at 95 % in 88.
+const LEVEL_OF_INTERVAL: f64 = 0.99;
+
+/// A median and its confidence interval.
 ///
-/// The interval is that of the sign test, which assumes no distribution of the noise: its ends are
-/// two of the sorted values. For up to eight values they are the minimum and the maximum.
+/// The interval is a percentile bootstrap: the values are drawn again with replacement, many times,
+/// and the interval holds 99 % of the medians. It assumes no distribution of the noise. The draws
+/// are the same in each run, so that the same values have the same interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The median.
@@ -23,17 +32,29 @@ impl Spread {
     /// Computes the spread; `None` without values.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let mut sorted = values.to_vec();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (&least, &greatest) = (sorted.first()?, sorted.last()?);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            (sorted[middle - 1] + sorted[middle]) / 2.0
-        };
-        let cut = outliers(sorted.len());
-        debug_assert!(least <= greatest);
-        Some(Spread { median, low: sorted[cut], high: sorted[sorted.len() - 1 - cut] })
+        let median = median_of(&mut sorted)?;
+        if sorted.len() == 1 {
+            return Some(Spread { median, low: median, high: median });
+        }
+        let mut random = Random::new(sorted.len() as u64);
+        let mut drawn = vec![0.0; sorted.len()];
+        Spread::of_resamples(median, RESAMPLES, || {
+            resample(&sorted, &mut drawn, &mut random);
+            median_of(&mut drawn).unwrap_or(median)
+        })
+    }
+
+    /// The interval that holds 99 % of resampled values.
+    pub(crate) fn of_resamples(
+        median: f64,
+        count: usize,
+        resample: impl FnMut() -> f64,
+    ) -> Option<Spread> {
+        let mut all: Vec<f64> = std::iter::repeat_with(resample).take(count).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        let cut = ((1.0 - LEVEL_OF_INTERVAL) / 2.0 * count as f64) as usize;
+        let (low, high) = (*all.get(cut)?, *all.get(count - 1 - cut)?);
+        Some(Spread { median, low, high })
     }
 
     /// The largest distance of the interval's ends from the median, relative to it.
@@ -42,19 +63,23 @@ impl Spread {
     }
 }
 
-/// The number of values to cut at each end for a confidence of at least 95 %.
-fn outliers(count: usize) -> usize {
-    // The probability that at most `cut` of `count` values are on one side of the median.
-    let (mut term, mut tail, mut cut) = (0.5_f64.powi(count as i32), 0.0, 0);
-    for index in 0..count / 2 {
-        tail += term;
-        if 2.0 * tail > 0.05 {
-            break;
-        }
-        cut = index;
-        term *= (count - index) as f64 / (index + 1) as f64;
+/// The median; sorts the values.
+pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
     }
-    cut
+}
+
+/// Draws as many values as there are, with replacement.
+pub(crate) fn resample(values: &[f64], drawn: &mut [f64], random: &mut Random) {
+    for place in drawn {
+        // The high bits are the better ones.
+        *place = values[(random.draw() >> 32) as usize % values.len()];
+    }
 }
 
 /// The verdict on a ratio to the baseline.
@@ -100,13 +125,31 @@ mod tests {
         assert_eq!(Spread::of(&[]), None);
     }
 
-    /// Values from published tables of the sign test.
+    /// Samples of a known distribution, whose median is 0.5.
     #[test]
-    fn more_values_leave_some_out() {
-        let cuts = [(6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (20, 5), (25, 7)];
-        for (count, cut) in cuts {
-            assert_eq!(outliers(count), cut, "of {count}");
+    fn an_interval_holds_the_true_median_nearly_always() {
+        let mut random = Random::new(1);
+        for count in [7, 15, 30] {
+            let mut held = 0;
+            for _ in 0..200 {
+                let values: Vec<f64> = (0..count)
+                    .map(|_| (random.draw() >> 11) as f64 / (1_u64 << 53) as f64)
+                    .collect();
+                let spread = Spread::of(&values).unwrap();
+                held += usize::from((spread.low..=spread.high).contains(&0.5));
+            }
+            assert!(held >= 188, "of {count} values: {held} of 200");
         }
+    }
+
+    #[test]
+    fn more_values_have_narrower_intervals() {
+        let width = |count: u32| {
+            let values: Vec<f64> = (0..count).map(|value| f64::from(value * 37 % 101)).collect();
+            let spread = Spread::of(&values).unwrap();
+            spread.high - spread.low
+        };
+        assert!(width(400) < width(40) && width(40) < width(10));
     }
 
     #[test]
