@@ -2,7 +2,17 @@
 
 use std::process::Command;
 
-const PEERS: [&str; 6] = ["libuv-sys2", "mio", "polling", "tokio", "compio", "monoio"];
+const PEERS: [&str; 9] = [
+    "libuv-sys2",
+    "mio",
+    "polling",
+    "tokio",
+    "async-io",
+    "async-executor",
+    "compio",
+    "monoio",
+    "glommio",
+];
 
 fn main() {
     let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");

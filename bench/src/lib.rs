@@ -17,9 +17,9 @@
 //! `report.html`, a self-contained page of charts without scripts, and
 //! `results.json`, which has the values of every round.
 //!
-//! Optional peers: `--features libuv,compio,monoio`. libuv is built from source and needs a C
-//! compiler and libclang (Debian: `libclang-dev`). Without these features the other contestants are
-//! measured, and the report lists the missing ones.
+//! Optional peers: `--features peers`, or some of `libuv,compio,monoio,glommio`. libuv is built from
+//! source and needs a C compiler and libclang (Debian: `libclang-dev`). Without these features the
+//! other contestants are measured, and the report lists the missing ones.
 //!
 //! # What is measured
 //!
@@ -53,8 +53,14 @@
 //! - `bare epoll`: that backend through [`poll_core::Backend`] alone, for readiness.
 //! - `hand epoll`: hand-written code directly on the system call (or, for timers and jobs, on the
 //!   standard library). `hand uring` uses multishot accept, multishot receive and provided buffers.
-//! - `libuv` as its own tests and guide use it; `libuv-lean` with its fastest functions.
-//! - `mio`, `polling`, `tokio`, `compio`, `monoio`: other libraries.
+//! - `uv-async epoll`: tasks of `uv-async` on that loop.
+//! - `libuv`, `mio`, `polling`, `tokio`, `smol`, `compio`, `monoio`, `glommio`: other libraries, each as
+//!   the fastest program that a good user of it writes. The code of each has a comment why this
+//!   is its best, and with which alternative it was compared.
+//! - Other styles of use are extra rows and never the baseline: `libuv-write` (`uv_write` with
+//!   recycled buffers), `libuv-malloc` (malloc for each read, as in its guide), `libuv-send`
+//!   (`uv_udp_send`), `libuv-sqpoll` (files on its kernel thread), `mio-drain` (reads until
+//!   `EAGAIN`), `tokio-buffers` (a buffer of each task).
 //!
 //! # How it is measured
 //!
@@ -111,6 +117,7 @@ pub mod compare;
 pub mod cores;
 #[cfg(target_os = "linux")]
 pub mod count;
+pub mod hdr;
 pub mod html;
 pub mod latencies;
 #[cfg(all(unix, feature = "libuv"))]
@@ -119,6 +126,7 @@ pub mod limits;
 #[cfg(target_os = "linux")]
 mod load;
 pub mod machine;
+pub mod network;
 mod once;
 pub mod options;
 mod pollers;
@@ -164,7 +172,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
         report::list(&suites, style, out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let results = measure(suites, options)?;
+    let (results, recorded) = measure(suites, options)?;
     if let Some(path) = options.json.as_ref().filter(|path| path.as_os_str() == "-") {
         return results.write(path, out).map(|()| ExitCode::SUCCESS);
     }
@@ -182,6 +190,11 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
             results.write(&file, out)?;
             std::fs::write(&page, html::page(&results))?;
             writeln!(out, "full report: {} and {}", page.display(), file.display())?;
+            let logs = folder.join("hdr");
+            let count = hdr::write(&logs, &recorded)?;
+            if count > 0 {
+                writeln!(out, "{count} HdrHistogram logs: {}", logs.display())?;
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -228,28 +241,44 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
                 report::legend(&results, style, out)?;
             }
         }
-        Command::Serve { service, backend, port, contestant, core, supervised } => match contestant
-        {
-            Some(id) if *supervised => process::serve_supervised(id, *service, *core)?,
-            id => serve::serve(*service, backend.as_deref(), id.as_deref(), *port, out)?,
+        Command::Serve {
+            service,
+            backend,
+            port,
+            host,
+            contestant,
+            core,
+            supervised,
+            threads,
+            once,
+        } => match contestant {
+            Some(id) if *supervised => {
+                let options = process::Supervised { core: *core, threads: *threads, once: *once };
+                process::serve_supervised(id, *service, options)?;
+            }
+            id => serve::serve(*service, backend.as_deref(), id.as_deref(), (*host, *port), out)?,
         },
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<Results> {
+fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<(Results, Vec<hdr::Recorded>)> {
+    let network = options.network();
+    let _namespaces = network::prepare(&network)?;
     let (machine, begun) = (Machine::here(), Instant::now());
     let absent = absent(&suites);
-    let measured = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
+    let mut measured = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
     let settings = Settings {
         scale: options.scale().name().into(),
         rounds: options.rounds,
         seed: random::SEED,
         cores: cores::server_and_clients(),
+        network,
         optimised: !cfg!(debug_assertions),
         seconds: begun.elapsed().as_secs_f64(),
     };
-    Ok(Results::new(settings, machine, absent, measured))
+    let recorded = std::mem::take(&mut measured.recorded);
+    Ok((Results::new(settings, machine, absent, measured), recorded))
 }
 
 /// The contestants that are missing in any suite, each once.

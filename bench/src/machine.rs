@@ -55,12 +55,17 @@ fn versions() -> BTreeMap<String, String> {
     }
     if cfg!(target_os = "linux") {
         versions.insert("tokio".into(), env!("VERSION_OF_TOKIO").into());
+        let (io, executor) = (env!("VERSION_OF_ASYNC_IO"), env!("VERSION_OF_ASYNC_EXECUTOR"));
+        versions.insert("smol".into(), format!("async-io {io}, async-executor {executor}"));
     }
     if cfg!(all(target_os = "linux", feature = "compio")) {
         versions.insert("compio".into(), env!("VERSION_OF_COMPIO").into());
     }
     if cfg!(all(target_os = "linux", feature = "monoio")) {
         versions.insert("monoio".into(), env!("VERSION_OF_MONOIO").into());
+    }
+    if cfg!(all(target_os = "linux", feature = "glommio")) {
+        versions.insert("glommio".into(), env!("VERSION_OF_GLOMMIO").into());
     }
     #[cfg(all(unix, feature = "libuv"))]
     versions.insert("libuv".into(), crate::libuv::version());

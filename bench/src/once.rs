@@ -108,7 +108,7 @@ fn suffix(unit: Unit) -> &'static str {
         Unit::BytesPerCpuSecond => "bytes_per_cpu_second",
         Unit::BytesPerSecond => "bytes_per_second",
         Unit::BytesEach => "bytes",
-        Unit::CallsEach => "each",
+        Unit::CallsEach | Unit::InstructionsEach => "each",
     }
 }
 

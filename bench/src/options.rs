@@ -1,19 +1,37 @@
 //! The command line.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
 use crate::backends;
+use crate::network::Network;
 use crate::runner::LEAST_ROUNDS;
 use crate::servers::Service;
 use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
 
 /// The names of `--peer`.
-const PEERS: [&str; 9] =
-    ["libuv", "libuv-lean", "hand", "mio", "polling", "tokio", "compio", "monoio", "none"];
+const PEERS: [&str; 16] = [
+    "libuv",
+    "libuv-write",
+    "libuv-malloc",
+    "libuv-send",
+    "libuv-sqpoll",
+    "hand",
+    "mio",
+    "mio-drain",
+    "polling",
+    "tokio",
+    "tokio-buffers",
+    "smol",
+    "compio",
+    "monoio",
+    "glommio",
+    "none",
+];
 
 /// Benchmarks every backend, the loop on top of it and comparable libraries.
 #[derive(Debug, Parser)]
@@ -31,8 +49,9 @@ pub struct Options {
     #[arg(short, long = "backend", value_name = "NAME", value_delimiter = ',')]
     backends: Vec<String>,
 
-    /// Only these peers: libuv, libuv-lean, hand (hand-written code), mio, polling,
-    /// tokio, compio, monoio; or none
+    /// Only these peers: libuv, hand (hand-written code), mio, polling, tokio, smol, compio,
+    /// monoio, glommio; other styles of use: libuv-write, libuv-malloc, libuv-send, libuv-sqpoll,
+    /// mio-drain, tokio-buffers; or none
     #[arg(short, long = "peer", value_name = "NAME", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -67,6 +86,14 @@ pub struct Options {
     /// Write the results to this file instead, without a page; '-' is the standard output
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     pub json: Option<PathBuf>,
+
+    /// Run clients and servers in two network namespaces joined by veth (needs root and iproute2)
+    #[arg(long)]
+    namespaces: bool,
+
+    /// The delay of each direction between the namespaces, in microseconds (netem)
+    #[arg(long, value_name = "US", default_value_t = 0, requires = "namespaces")]
+    delay: u64,
 
     /// A subcommand
     #[command(subcommand)]
@@ -127,9 +154,9 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         chart: Option<PathBuf>,
     },
-    /// Serves TCP on 127.0.0.1 with one thread until killed
+    /// Serves TCP with one thread until killed
     Serve {
-        /// The service: echo or discard
+        /// The service: echo, sink, http, delay or compute-N
         service: Service,
         /// The backend of uv-core's loop [default: the best one on this machine]
         #[arg(short, long, value_name = "NAME")]
@@ -137,8 +164,11 @@ pub enum Command {
         /// The port; 0 selects a free one
         #[arg(short, long, value_name = "N", default_value_t = 7000)]
         port: u16,
+        /// The address to listen at; another than the default lets other hosts connect
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+        host: IpAddr,
         /// The server, if it is not uv-core: a contestant's full name
-        #[arg(long, hide = true)]
+        #[arg(short, long, value_name = "CONTESTANT")]
         contestant: Option<String>,
         /// The core to pin the server to
         #[arg(long, hide = true)]
@@ -146,6 +176,12 @@ pub enum Command {
         /// Report counters on the standard streams, and exit when they close
         #[arg(long, hide = true, requires = "contestant")]
         supervised: bool,
+        /// The number of threads, each with its loop
+        #[arg(long, hide = true, default_value_t = 1)]
+        threads: usize,
+        /// Exit when the first connection ends
+        #[arg(long, hide = true)]
+        once: bool,
     },
 }
 
@@ -161,6 +197,14 @@ impl Options {
     /// The size of the scenarios.
     pub fn scale(&self) -> Scale {
         if self.full { Scale::Full } else { Scale::Quick }
+    }
+
+    /// The network between clients and servers.
+    pub fn network(&self) -> Network {
+        match self.namespaces {
+            true => Network::Namespaces { delay_us: self.delay },
+            false => Network::Loopback,
+        }
     }
 
     /// Whether to print every table.
@@ -185,8 +229,11 @@ impl Options {
         let which =
             if self.backends.is_empty() { backends::Which::Default } else { backends::Which::All };
         let mut suites = suites::all(self.scale(), which);
-        suites
-            .retain(|suite| self.suites.is_empty() || self.suites.iter().any(|n| n == suite.name));
+        suites.retain(|suite| match self.suites.is_empty() {
+            // It takes longer than all others of a quick run.
+            true => self.full || self.list || suite.name != "instructions",
+            false => self.suites.iter().any(|name| name == suite.name),
+        });
         for suite in &mut suites {
             suite.scenarios.retain(|scenario| {
                 let mut parts = self.scenarios.iter();

@@ -2,7 +2,7 @@
 //! in isolation.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
@@ -43,22 +43,75 @@ pub struct ServerProcess {
     address: SocketAddr,
 }
 
+/// A server to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The implementation.
+    pub id: ContestantId,
+    /// Its task.
+    pub service: Service,
+    /// The core that its first thread is pinned to.
+    pub core: Option<usize>,
+    /// The number of threads, each with a loop and a listener of its own.
+    pub threads: usize,
+    /// The file for the profile of callgrind, which counts its instructions. Such a server exits
+    /// when its first connection ends.
+    pub callgrind: Option<PathBuf>,
+}
+
+impl Launch {
+    /// One thread, without a profile.
+    pub fn new(id: ContestantId, service: Service, core: Option<usize>) -> Launch {
+        Launch { id, service, core, threads: 1, callgrind: None }
+    }
+
+    fn command(&self) -> io::Result<Command> {
+        let program = program()?;
+        let mut command = match &self.callgrind {
+            None => Command::new(program),
+            Some(file) => {
+                let mut valgrind = Command::new("valgrind");
+                valgrind.args(["--quiet", "--tool=callgrind", "--read-inline-info=no"]);
+                valgrind.arg(format!("--callgrind-out-file={}", file.display()));
+                valgrind.arg(program);
+                valgrind
+            }
+        };
+        let (service, id) = (self.service.to_string(), self.id.to_string());
+        command.args(["serve", &service, "--supervised", "--contestant", &id]);
+        command.args(["--threads", &self.threads.to_string()]);
+        if let Some(core) = self.core {
+            command.args(["--core", &core.to_string()]);
+        }
+        if self.callgrind.is_some() {
+            command.arg("--once");
+        }
+        Ok(command)
+    }
+}
+
 impl ServerProcess {
-    /// Starts the server, pinned to `core` if given.
+    /// Starts the server with one thread, pinned to `core` if given.
     ///
     /// # Errors
     ///
-    /// If the server exits before it listens.
+    /// As [`launch`](ServerProcess::launch).
     pub fn start(
         id: ContestantId,
         service: Service,
         core: Option<usize>,
     ) -> io::Result<ServerProcess> {
-        let mut command = Command::new(program()?);
-        command.args(["serve", service.name(), "--supervised", "--contestant", &id.to_string()]);
-        if let Some(core) = core {
-            command.args(["--core", &core.to_string()]);
-        }
+        ServerProcess::launch(&Launch::new(id, service, core))
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server exits before it listens.
+    pub fn launch(launch: &Launch) -> io::Result<ServerProcess> {
+        let mut command = launch.command()?;
+        crate::network::enter_server_side(&mut command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take());
         let (Some(input), Some(output)) = pipes else {
@@ -75,6 +128,25 @@ impl ServerProcess {
             )));
         };
         Ok(ServerProcess { child, input, output, address })
+    }
+
+    /// Waits until the process exits by itself, for at most a time.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`, and an error if it fails.
+    pub fn wait(&mut self, at_most: std::time::Duration) -> io::Result<()> {
+        let begun = std::time::Instant::now();
+        loop {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    return Err(io::Error::other(format!("the server failed ({status})")));
+                }
+                None if begun.elapsed() > at_most => return Err(io::ErrorKind::TimedOut.into()),
+                None => std::thread::sleep(std::time::Duration::from_millis(2)),
+            }
+        }
     }
 
     /// The address that the server listens on.
@@ -178,18 +250,46 @@ impl Drop for ServerProcess {
     }
 }
 
+/// The options of a supervised server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supervised {
+    pub(crate) core: Option<usize>,
+    pub(crate) threads: usize,
+    /// Exit when the first connection ends.
+    pub(crate) once: bool,
+}
+
 /// The child's side: serves, and reports counters on the standard streams until its parent exits.
 ///
 /// # Errors
 ///
 /// The error that ends the server.
-pub(crate) fn serve_supervised(id: &str, service: Service, core: Option<usize>) -> io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+pub(crate) fn serve_supervised(id: &str, service: Service, options: Supervised) -> io::Result<()> {
+    let listener = servers::listen((crate::network::server_address(), 0).into())?;
     let address = listener.local_addr()?;
     crate::limits::descriptors();
-    std::thread::Builder::new().name("supervised".into()).spawn(answer)?;
+    if options.once {
+        // Another thread would not run under valgrind while a ring waits.
+        servers::exit_with_first_connection();
+    } else {
+        std::thread::Builder::new().name("supervised".into()).spawn(answer)?;
+    }
     // After the start of the reporting thread, which must not share the server's core.
-    let _pinned = core.map(cores::Pinned::to).transpose()?;
+    let _pinned = match options.threads {
+        1 => options.core.map(cores::Pinned::to).transpose()?,
+        _ => None,
+    };
+    for _ in 1..options.threads {
+        let (listener, id) = (servers::listen(address)?, id.to_string());
+        let serve = move || {
+            if let Err(error) = servers::serve(&id, service, listener) {
+                // The parent notices the missing answers; the reason is here.
+                let _ = writeln!(io::stderr(), "bench: {id}: {error}");
+                std::process::exit(2);
+            }
+        };
+        std::thread::Builder::new().spawn(serve)?;
+    }
     allocations::count(true);
     let mut stdout = io::stdout();
     writeln!(stdout, "{address}")?;

@@ -201,7 +201,7 @@ pub(crate) fn value(value: f64, unit: Unit) -> String {
             &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
         }
         Unit::BytesEach => &[(1e6, "MB"), (1e4, "kB"), (1.0, "B")],
-        Unit::CallsEach => &[(1.0, "")],
+        Unit::CallsEach | Unit::InstructionsEach => &[(1.0, "")],
     };
     let (scale, name) =
         steps.iter().find(|(scale, _)| value >= *scale).unwrap_or(&steps[steps.len() - 1]);

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::latencies::Latencies;
 use crate::machine::Machine;
+use crate::network::Network;
 use crate::runner::Measured;
 use crate::stats::{self, Spread, Verdict};
 use crate::suite::{Absent, ContestantId, Figure, Scenario, Unit};
 
 /// The version of the file format. Other versions are rejected.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// All results of one run of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,6 +79,8 @@ pub struct Settings {
     pub seed: u64,
     /// The cores of servers and clients, if the process could use two.
     pub cores: Option<(usize, usize)>,
+    /// What clients and servers were joined by.
+    pub network: Network,
     /// Whether the program was optimised. If not, its numbers are meaningless.
     pub optimised: bool,
     /// The duration in seconds.
@@ -166,7 +169,7 @@ impl Results {
         absent: Vec<Absent>,
         measured: Measured,
     ) -> Results {
-        let Measured { rows, distributions, notes } = measured;
+        let Measured { rows, distributions, notes, recorded: _ } = measured;
         Results { format: FORMAT, settings, machine, absent, rows, distributions, notes }
     }
 

@@ -5,10 +5,11 @@ use std::ops::RangeInclusive;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::hdr::Recorded;
 use crate::latencies::Latencies;
 use crate::random::Random;
 use crate::results::{Distribution, Row};
-use crate::suite::{Contestant, ContestantId, Scenario, Suite, Unit};
+use crate::suite::{Contestant, ContestantId, Scenario, Suite};
 
 /// The minimum number of rounds for a conclusion.
 pub const LEAST_ROUNDS: usize = 7;
@@ -18,8 +19,7 @@ const EXACT_ROUNDS: usize = 2;
 
 /// Whether every figure of a scenario is independent of time.
 fn is_exact(scenario: &Scenario) -> bool {
-    let exact = |unit| matches!(unit, Unit::BytesEach | Unit::CallsEach);
-    scenario.figures.iter().all(|figure| exact(figure.unit))
+    scenario.figures.iter().all(|figure| figure.unit.is_exact())
 }
 
 /// The rounds of a scenario; round 0 is the warm-up.
@@ -55,6 +55,8 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Latency distributions, where they were measured.
     pub distributions: Vec<Distribution>,
+    /// The whole histograms of these.
+    pub recorded: Vec<Recorded>,
     /// Remarks for the report.
     pub notes: Vec<String>,
 }
@@ -135,10 +137,13 @@ impl Runner {
             Row::new(suite, scenario, figure, (baseline, again), entries)
         });
         measured.rows.extend(rows);
-        let distributions = contestants.iter().zip(latencies).filter_map(|(one, latencies)| {
-            Some(Distribution::new(suite, &scenario.name, one.id, &latencies?))
-        });
-        measured.distributions.extend(distributions);
+        for (one, latencies) in contestants.iter().zip(latencies) {
+            let Some(latencies) = latencies else { continue };
+            let distribution = Distribution::new(suite, &scenario.name, one.id, &latencies);
+            measured.distributions.push(distribution);
+            let (suite, scenario, id) = (suite.into(), scenario.name.clone(), one.id.to_string());
+            measured.recorded.push(Recorded { suite, scenario, id, latencies });
+        }
         Ok(())
     }
 

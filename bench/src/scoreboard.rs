@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn names_tell_the_family() {
-        let of = ["uv-core epoll", "bare poll", "libuv-lean", "libuv", "hand uring", "mio"];
+        let of = ["uv-core epoll", "bare poll", "libuv-write", "libuv", "hand uring", "mio"];
         let families = of.map(family);
         use Family::*;
         assert_eq!(families, [Core, Bare, Libuv, Libuv, Hand, Other]);

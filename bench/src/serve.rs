@@ -1,7 +1,7 @@
 //! `bench serve`: a server for other load generators.
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 
 use uv_core::backends::Auto;
 
@@ -16,16 +16,15 @@ pub(crate) fn serve(
     service: Service,
     backend: Option<&str>,
     id: Option<&str>,
-    port: u16,
+    (host, port): (IpAddr, u16),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     crate::limits::descriptors();
     let named = |error: io::Error| io::Error::new(error.kind(), format!("port {port}: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(named)?;
+    let listener = servers::listen((host, port).into()).map_err(named)?;
     let address = listener.local_addr()?;
-    let mut announce = |id: &str| {
-        writeln!(out, "{}: {id} on {address}", service.name()).and_then(|()| out.flush())
-    };
+    let mut announce =
+        |id: &str| writeln!(out, "{service}: {id} on {address}").and_then(|()| out.flush());
     if let Some(id) = id {
         announce(id)?;
         return servers::serve(id, service, listener);

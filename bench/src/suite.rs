@@ -84,6 +84,8 @@ pub enum Unit {
     BytesEach,
     /// Calls per item. Less is better.
     CallsEach,
+    /// User instructions per item. Less is better.
+    InstructionsEach,
 }
 
 impl Unit {
@@ -98,7 +100,9 @@ impl Unit {
             Unit::WallTimeEach => wall * 1e9 / count,
             Unit::PerCpuSecond | Unit::BytesPerCpuSecond => count / cpu,
             Unit::PerSecond | Unit::BytesPerSecond => count / wall,
-            Unit::BytesEach | Unit::CallsEach => reading.spent.amount as f64 / count,
+            Unit::BytesEach | Unit::CallsEach | Unit::InstructionsEach => {
+                reading.spent.amount as f64 / count
+            }
         }
     }
 
@@ -107,7 +111,7 @@ impl Unit {
         // Zero is a valid value of some units: avoid an infinite ratio.
         let least = match self {
             Unit::CallsEach => 0.01,
-            Unit::BytesEach => 1.0,
+            Unit::BytesEach | Unit::InstructionsEach => 1.0,
             _ => 0.0,
         };
         match self.less_is_better() {
@@ -118,7 +122,13 @@ impl Unit {
 
     /// Whether a smaller value is better.
     pub fn less_is_better(self) -> bool {
-        matches!(self, Unit::CpuTimeEach | Unit::WallTimeEach | Unit::BytesEach | Unit::CallsEach)
+        use Unit::*;
+        matches!(self, CpuTimeEach | WallTimeEach | BytesEach | CallsEach | InstructionsEach)
+    }
+
+    /// Whether the value does not depend on time, and repeats.
+    pub fn is_exact(self) -> bool {
+        matches!(self, Unit::BytesEach | Unit::CallsEach | Unit::InstructionsEach)
     }
 
     /// The unit in words.
@@ -132,6 +142,7 @@ impl Unit {
             Unit::BytesPerSecond => "bytes per second",
             Unit::BytesEach => "bytes per item",
             Unit::CallsEach => "calls per item",
+            Unit::InstructionsEach => "instructions per item",
         }
     }
 }
@@ -169,6 +180,8 @@ impl Sample {
 pub enum ContestantId {
     /// `uv-core`'s loop on the backend of that name.
     Core(&'static str),
+    /// `uv-async`'s tasks on `uv-core`'s loop, on the backend of that name.
+    Async(&'static str),
     /// The backend of that name, through the trait alone.
     Bare(&'static str),
     /// Hand-written code on the facility of that name.
@@ -181,7 +194,9 @@ impl ContestantId {
     /// The name of the backend, with a loop or without; `None` for peers.
     pub fn backend(self) -> Option<&'static str> {
         match self {
-            ContestantId::Core(name) | ContestantId::Bare(name) => Some(name),
+            ContestantId::Core(name) | ContestantId::Async(name) | ContestantId::Bare(name) => {
+                Some(name)
+            }
             ContestantId::Hand(_) | ContestantId::Peer(_) => None,
         }
     }
@@ -189,10 +204,16 @@ impl ContestantId {
     /// The name for `--peer`, if it is no backend of this workspace.
     pub fn peer(self) -> Option<&'static str> {
         match self {
-            ContestantId::Core(_) | ContestantId::Bare(_) => None,
+            ContestantId::Core(_) | ContestantId::Async(_) | ContestantId::Bare(_) => None,
             ContestantId::Hand(_) => Some("hand"),
             ContestantId::Peer(name) => Some(name),
         }
+    }
+
+    /// Whether this is another way to use a library than its best: an extra row, never the
+    /// baseline.
+    pub fn is_variant(self) -> bool {
+        matches!(self, ContestantId::Peer(name) if name.contains('-'))
     }
 }
 
@@ -200,6 +221,7 @@ impl fmt::Display for ContestantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ContestantId::Core(name) => f.pad(&format!("uv-core {name}")),
+            ContestantId::Async(name) => f.pad(&format!("uv-async {name}")),
             ContestantId::Bare(name) => f.pad(&format!("bare {name}")),
             ContestantId::Hand(name) => f.pad(&format!("hand {name}")),
             ContestantId::Peer(name) => f.pad(name),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// An error that names the remedy if valgrind cannot be started.
-pub(super) fn find() -> io::Result<()> {
+pub(crate) fn find() -> io::Result<()> {
     let version = Command::new("valgrind").arg("--version").output();
     match version {
         Ok(output) if output.status.success() => Ok(()),
@@ -41,6 +41,15 @@ pub(super) fn count(program: &Path, args: &[String], file: &Path) -> io::Result<
         let why = format!("{} under callgrind: {}\n{words}", args.join(" "), output.status);
         return Err(io::Error::other(why));
     }
+    total_of(file)
+}
+
+/// The instructions in a profile that callgrind has written.
+///
+/// # Errors
+///
+/// Those of reading, and an error if it is incomplete.
+pub(crate) fn total_of(file: &Path) -> io::Result<u64> {
     let profile = std::fs::read_to_string(file)?;
     let why = || io::Error::other(format!("{}: a profile without totals", file.display()));
     total(&profile).ok_or_else(why)

@@ -10,7 +10,7 @@
 //! Every run is repeated. A number that differs by more than 1 % between identical runs is
 //! marked as unstable and not compared: threads of a pool may make it so.
 
-mod callgrind;
+pub(crate) mod callgrind;
 mod kept;
 mod paths;
 mod table;

@@ -11,6 +11,7 @@ use std::time::Instant;
 use super::wrong;
 use crate::latencies::Latencies;
 use crate::random::Random;
+use crate::servers::http;
 
 /// The length of the pattern that all connections send repeatedly, each from another offset.
 const PATTERN: usize = 256 * 1024;
@@ -25,9 +26,55 @@ pub(super) fn pattern() -> &'static [u8] {
     })
 }
 
+/// What clients send, and what they expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// Requests of this number of bytes, and the same bytes as answers.
+    Echo(usize),
+    /// HTTP requests, and the fixed answer.
+    Http,
+}
+
+/// The bytes of a [`Talk`]: each list is a period, twice, so that a slice can start anywhere.
+#[derive(Clone, Copy)]
+struct Script {
+    requests: &'static [u8],
+    answers: &'static [u8],
+    /// The length of one request and of one answer.
+    request: usize,
+    answer: usize,
+}
+
+impl Script {
+    fn of(talk: Talk) -> Script {
+        static HTTP: OnceLock<(Vec<u8>, Vec<u8>)> = OnceLock::new();
+        match talk {
+            Talk::Echo(bytes) => {
+                let pattern = pattern();
+                Script { requests: pattern, answers: pattern, request: bytes, answer: bytes }
+            }
+            Talk::Http => {
+                let repeated = |text: &[u8]| text.repeat(512);
+                let make = || (repeated(http::REQUEST), repeated(http::ANSWER));
+                let (requests, answers) = HTTP.get_or_init(make);
+                let (request, answer) = (http::REQUEST.len(), http::ANSWER.len());
+                Script { requests, answers, request, answer }
+            }
+        }
+    }
+}
+
+/// The bytes from a position on, at most a period of them.
+fn from(list: &'static [u8], start: usize, position: u64) -> &'static [u8] {
+    let period = list.len() / 2;
+    let first = (start + (position % period as u64) as usize) % period;
+    &list[first..first + period]
+}
+
 /// A connection and its requests.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
+    script: Script,
     /// The start offset in the pattern.
     start: usize,
     sent: u64,
@@ -42,10 +89,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, number: usize) -> Connection {
+    pub(super) fn new(stream: TcpStream, talk: Talk, number: usize) -> Connection {
+        let start = if talk == Talk::Http { 0 } else { number * 7_919 % PATTERN };
         Connection {
             stream,
-            start: number * 7_919 % PATTERN,
+            script: Script::of(talk),
+            start,
             sent: 0,
             received: 0,
             unsent: 0,
@@ -56,8 +105,8 @@ impl Connection {
     }
 
     /// Adds a request. [`flush`](Connection::flush) writes it.
-    pub(super) fn request(&mut self, bytes: usize, now_ns: u64) {
-        self.unsent += bytes as u64;
+    pub(super) fn request(&mut self, now_ns: u64) {
+        self.unsent += self.script.request as u64;
         self.due.push_back(now_ns);
     }
 
@@ -65,9 +114,9 @@ impl Connection {
     pub(super) fn flush(&mut self) -> io::Result<u64> {
         let before = self.sent;
         while self.unsent > 0 {
-            let from = (self.start + (self.sent % PATTERN as u64) as usize) % PATTERN;
-            let length = (self.unsent as usize).min(PATTERN);
-            match (&self.stream).write(&pattern()[from..from + length]) {
+            let bytes = from(self.script.requests, self.start, self.sent);
+            let length = (self.unsent as usize).min(bytes.len());
+            match (&self.stream).write(&bytes[..length]) {
                 Ok(written) => {
                     self.sent += written as u64;
                     self.unsent -= written as u64;
@@ -84,7 +133,6 @@ impl Connection {
     pub(super) fn receive(
         &mut self,
         buffer: &mut [u8],
-        bytes: usize,
         check: bool,
         (epoch, latencies): (Instant, &mut Latencies),
     ) -> io::Result<usize> {
@@ -98,7 +146,7 @@ impl Connection {
             self.compare(&buffer[..read])?;
         }
         self.received += read as u64;
-        let answered = self.received / bytes as u64;
+        let answered = self.received / self.script.answer as u64;
         let new = (answered - self.answered) as usize;
         self.answered = answered;
         if new > 0 {
@@ -113,24 +161,24 @@ impl Connection {
     }
 
     /// The number of requests that the server has answered, including unread answers.
-    pub(super) fn served(&self, bytes: usize) -> io::Result<u64> {
+    pub(super) fn served(&self) -> io::Result<u64> {
         let mut unread: c_int = 0;
         // SAFETY: the kernel writes to `unread` during the call only.
         let failed = unsafe { libc::ioctl(self.stream.as_raw_fd(), libc::FIONREAD, &mut unread) };
         if failed != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok((self.received + unread as u64) / bytes as u64)
+        Ok((self.received + unread as u64) / self.script.answer as u64)
     }
 
     /// Checks that the received bytes are the sent ones, in order.
     fn compare(&self, received: &[u8]) -> io::Result<()> {
         let mut position = self.received;
-        for part in received.chunks(PATTERN) {
-            let from = (self.start + (position % PATTERN as u64) as usize) % PATTERN;
-            if part != &pattern()[from..from + part.len()] {
+        for part in received.chunks(self.script.answers.len() / 2) {
+            let expected = from(self.script.answers, self.start, position);
+            if part != &expected[..part.len()] {
                 return Err(wrong(format!(
-                    "the answer differs from the request after {position} bytes"
+                    "the answer differs from the expected one after {position} bytes"
                 )));
             }
             position += part.len() as u64;
@@ -140,6 +188,8 @@ impl Connection {
 
     /// True if every request was answered.
     pub(super) fn is_settled(&self) -> bool {
-        self.due.is_empty() && self.unsent == 0 && self.sent == self.received
+        let Script { request, answer, .. } = self.script;
+        let (sent, received) = (self.sent / request as u64, self.received / answer as u64);
+        self.due.is_empty() && self.unsent == 0 && sent == received
     }
 }

@@ -3,10 +3,13 @@
 
 mod connection;
 mod echo;
+mod open;
 mod pump;
 mod rate;
 
-pub(crate) use echo::{Echo, counted, echo, idle};
+pub(crate) use connection::Talk;
+pub(crate) use echo::{Echo, Group, Role, batches, counted, echo, idle};
+pub(crate) use open::{Arrivals, Open, maximum, open};
 pub(crate) use pump::{Pump, pump};
 pub(crate) use rate::{Rate, rate};
 

@@ -49,6 +49,11 @@ impl Epoll {
         uninterrupted(|| unsafe { libc::epoll_wait(fd, events, BATCH as c_int, timeout_ms) })
     }
 
+    /// The data and flags of one event of the last wait.
+    pub(crate) fn event(&self, index: usize) -> (u64, c_int) {
+        (self.events[index].u64, self.events[index].events as c_int)
+    }
+
     /// The data and flags of the events of the last wait.
     pub(crate) fn found(&self, count: usize) -> impl Iterator<Item = (u64, c_int)> {
         self.events[..count].iter().map(|event| (event.u64, event.events as c_int))

@@ -7,7 +7,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest as Flags, Poll, Token};
 use poll_core::RawSource;
 
-use super::{Interest, Poller};
+use super::{ENDED, Interest, Poller};
 
 #[derive(Debug)]
 pub(crate) struct Mio {
@@ -47,7 +47,41 @@ impl Poller for Mio {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        ready.extend(self.events.iter().map(|event| event.token().0));
+        let ended = |event: &mio::event::Event| if event.is_read_closed() { ENDED } else { 0 };
+        ready.extend(self.events.iter().map(|event| event.token().0 | ended(event)));
+        Ok(())
+    }
+}
+
+/// The same, for callers that drain every source.
+#[derive(Debug)]
+pub(crate) struct MioDrain(Mio);
+
+impl MioDrain {
+    pub(crate) fn new() -> io::Result<MioDrain> {
+        Ok(MioDrain(Mio::new()?))
+    }
+}
+
+impl Poller for MioDrain {
+    const EDGE: bool = true;
+
+    fn add(&mut self, number: usize, source: RawSource) -> io::Result<()> {
+        self.0.add(number, source)
+    }
+
+    fn change(&mut self, number: usize, source: RawSource, interest: Interest) -> io::Result<()> {
+        self.0.change(number, source, interest)
+    }
+
+    fn remove(&mut self, number: usize, source: RawSource) -> io::Result<()> {
+        self.0.remove(number, source)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<usize>) -> io::Result<()> {
+        let first = ready.len();
+        self.0.wait(timeout, ready)?;
+        ready[first..].iter_mut().for_each(|number| *number |= ENDED);
         Ok(())
     }
 }

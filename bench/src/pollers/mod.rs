@@ -25,7 +25,7 @@ pub(crate) use bare::Bare;
 #[cfg(target_os = "linux")]
 pub(crate) use epoll::Epoll;
 #[cfg(unix)]
-pub(crate) use mio::Mio;
+pub(crate) use mio::{Mio, MioDrain};
 #[cfg(unix)]
 pub(crate) use poll::HandPoll;
 pub(crate) use polling::Polling;
@@ -36,6 +36,10 @@ pub(crate) use select::HandSelect;
 
 use crate::backends::{self, OnBackend, Which};
 use crate::suite::{ContestantId, Entrants, Sample};
+
+/// Set in the number of a source whose end an edge-triggered poller has reported: it is not reported
+/// again, so that the source must be drained.
+pub(crate) const ENDED: usize = 1 << (usize::BITS - 1);
 
 /// The interest in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,8 @@ pub(crate) trait Poller {
     fn change(&mut self, number: usize, source: RawSource, interest: Interest) -> io::Result<()>;
     fn remove(&mut self, number: usize, source: RawSource) -> io::Result<()>;
 
-    /// Waits and appends the numbers of ready sources.
+    /// Waits and appends the numbers of ready sources, with [`ENDED`] if the poller is
+    /// edge-triggered and reports ends.
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<usize>) -> io::Result<()>;
 }
 

@@ -1,4 +1,8 @@
 //! compio, on io_uring: a task per connection, which owns its buffer.
+//!
+//! Its best: one buffer of each task, lent to the kernel in turn for reading and writing, without a
+//! copy. Compared with a buffer of 4 KiB: less memory, but four times the operations for messages
+//! of 16 KiB.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,7 +11,8 @@ use compio::BufResult;
 use compio::io::{AsyncRead, AsyncWriteExt};
 use compio::net::TcpStream;
 
-use super::{READ_SIZE, Service};
+use super::service::DELAY;
+use super::{Handler, READ_SIZE, Service, connection_ended};
 
 pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
     let runtime = compio::runtime::Runtime::new()?;
@@ -16,14 +21,19 @@ pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             // An error of one connection does not affect the others.
-            compio::runtime::spawn(async move { drop(connection(stream, service).await) }).detach();
+            let task = compio::runtime::spawn(async move {
+                drop(connection(stream, service).await);
+                connection_ended();
+            });
+            task.detach();
         }
     })
 }
 
 async fn connection(mut stream: TcpStream, service: Service) -> io::Result<()> {
     super::readiness::set_nodelay(std::os::fd::AsRawFd::as_raw_fd(&stream));
-    let mut buffer = Vec::with_capacity(READ_SIZE);
+    let mut handler = Handler::new(service);
+    let (mut buffer, mut copy) = (Vec::with_capacity(READ_SIZE), Vec::new());
     loop {
         buffer.clear();
         let BufResult(read, filled) = stream.read(buffer).await;
@@ -31,9 +41,21 @@ async fn connection(mut stream: TcpStream, service: Service) -> io::Result<()> {
         if read? == 0 {
             return Ok(());
         }
-        if service == Service::Echo {
+        let answer = handler.answer(&buffer)?;
+        if service == Service::Http {
+            copy.clear();
+            copy.extend_from_slice(answer);
+        }
+        if service == Service::Delay {
+            compio::runtime::time::sleep(DELAY).await;
+        }
+        if handler.echoes() {
             let BufResult(written, sent) = stream.write_all(buffer).await;
             buffer = sent;
+            written?;
+        } else if service == Service::Http {
+            let BufResult(written, sent) = stream.write_all(copy).await;
+            copy = sent;
             written?;
         }
     }

@@ -4,10 +4,17 @@ pub mod asyncs;
 pub mod calls;
 pub mod echo;
 pub mod files;
+pub mod handlers;
+pub mod http;
+pub mod instructions;
 pub mod iterations;
 pub mod memory;
+pub mod mixed;
+pub mod open;
 pub mod pool;
+mod serving;
 pub mod spawn;
+pub mod threads;
 pub mod timers;
 pub mod udp;
 pub mod wait;
@@ -47,7 +54,7 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 19] = [
     "timers",
     "iterations",
     "async",
@@ -56,9 +63,15 @@ pub const NAMES: [&str; 13] = [
     "echo",
     "connect",
     "pump",
+    "open",
+    "http",
+    "mixed",
+    "handlers",
+    "threads",
     "udp",
     "memory",
     "calls",
+    "instructions",
     "files",
     "spawn",
 ];
@@ -78,9 +91,15 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         echo::suite(scale),
         echo::connections(scale),
         echo::pump(scale),
+        open::suite(scale),
+        http::suite(scale),
+        mixed::suite(scale),
+        handlers::suite(scale),
+        threads::suite(scale),
         udp::suite(scale),
         memory::suite(scale, which_if_short),
         calls::suite(scale),
+        instructions::suite(scale),
         files::suite(scale),
         spawn::suite(scale, which),
     ]

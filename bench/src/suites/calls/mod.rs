@@ -9,7 +9,7 @@ pub fn suite(scale: Scale) -> Suite {
     #[cfg(target_os = "linux")]
     let scenarios = linux::scenarios(scale);
     #[cfg(not(target_os = "linux"))]
-    let scenarios = super::echo::elsewhere(scale);
+    let scenarios = super::serving::elsewhere(scale);
     Suite { name: "calls", about, scenarios }
 }
 
@@ -17,7 +17,7 @@ pub fn suite(scale: Scale) -> Suite {
 mod linux {
     use std::io;
 
-    use crate::load::{self, Echo};
+    use crate::load::{self, Echo, Talk};
     use crate::process::ServerProcess;
     use crate::servers::{self, Service};
     use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
@@ -56,7 +56,7 @@ mod linux {
 
     fn run(id: ContestantId, connections: usize, each: u64) -> io::Result<Sample> {
         let mut server = ServerProcess::start(id, Service::Echo, None)?;
-        let plan = Echo { connections, bytes: 64, depth: 1, least: each };
+        let plan = Echo::new(connections, Talk::Echo(64), 1, each);
         let counted = load::counted(&mut server, plan)?;
         let reading = |amount| {
             let mut reading = Reading { count: counted.requests, spent: Default::default() };

@@ -1,31 +1,10 @@
 //! The loads and their figures.
 
-use std::io;
-use std::time::Duration;
-
-use crate::cores::{self, Pinned};
-use crate::load::{self, Echo, Outcome, Pump, Rate, Window};
-use crate::process::ServerProcess;
-use crate::servers::{self, Service};
-use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
+use crate::load::{self, Echo, Pump, Rate, Talk, Window};
+use crate::servers::Service;
+use crate::suite::{Count, Figure, Reading, Sample, Scenario, Unit};
 use crate::suites::Scale;
-
-impl Window {
-    /// The warm-up of a full run is long enough for a server to touch its memory and for the kernel
-    /// to grow its buffers. Results of a quick run are preliminary.
-    fn of(scale: Scale) -> Window {
-        let (warm_up_ms, measured_ms) = match scale {
-            Scale::Tiny => (0, 0),
-            Scale::Quick => (3, 10),
-            Scale::Full => (40, 40),
-        };
-        Window {
-            warm_up: Duration::from_millis(warm_up_ms),
-            measured: Duration::from_millis(measured_ms),
-            check: scale == Scale::Tiny,
-        }
-    }
-}
+use crate::suites::serving::{Field, Setup, figures, latency, requests};
 
 /// With this many requests in flight, one round over all of them takes a whole window.
 const MANY: usize = 4_096;
@@ -55,32 +34,19 @@ fn echo_scenario(
     if connections * depth >= MANY {
         window.measured *= 5;
     }
-    let plan = Echo { connections, bytes, depth, least };
-    let entrants = entrants(Service::Echo, window, move |server| {
+    let plan = Echo::new(connections, Talk::Echo(bytes), depth, least);
+    let entrants = Setup::new(Service::Echo, window, Field::All).entrants(move |server| {
         let outcome = load::echo(server, plan, window)?;
         Ok(requests(outcome, &[0.5, 0.99, 0.999]))
     });
     let size = if bytes < 1024 { format!("{bytes} B") } else { format!("{} KiB", bytes / 1024) };
-    let count = Count::AtLeast(1);
-    let latency = |name, about| Figure { name, about, unit: Unit::WallTimeEach, count };
     let about = "requests of equal size on all connections, with a fixed number of each connection in \
                  flight: answered in each second of the server's CPU time. The server is alone \
                  on its core, and the clients on another";
     Scenario {
         name: format!("{connections} × {size} × {depth}"),
         parameter: Some(connections as u64),
-        figures: vec![
-            Figure { name: "requests", about, unit: Unit::PerCpuSecond, count },
-            Figure {
-                name: "requests, wall",
-                about: "the same per second of wall-clock time, which the clients may limit",
-                unit: Unit::PerSecond,
-                count,
-            },
-            latency("p50", "half of the requests are answered within this time"),
-            latency("p99", "99 of 100 requests are answered within this time"),
-            latency("p99.9", "999 of 1,000 requests are answered within this time"),
-        ],
+        figures: figures(about, &["p50", "p99", "p99.9"]),
         entrants,
     }
 }
@@ -89,17 +55,12 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
     let (window, least) = (Window::of(scale), scale.pick(20, 100, 500));
     let scenario = |concurrent: usize| {
         let plan = Rate { concurrent, least };
-        let entrants = entrants(Service::Echo, window, move |server| {
+        let setup = Setup::new(Service::Echo, window, Field::All);
+        let entrants = setup.entrants(move |server| {
             let outcome = load::rate(server, plan, window)?;
             Ok(requests(outcome, &[0.5, 0.99]))
         });
         let count = Count::AtLeast(least);
-        let latency = |name, about| Figure {
-            name,
-            about,
-            unit: Unit::WallTimeEach,
-            count: Count::AtLeast(1),
-        };
         let about = "connect, a request of 64 bytes and its answer, reset: per second of the \
                      server's CPU time";
         Scenario {
@@ -113,8 +74,8 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
                     unit: Unit::PerSecond,
                     count,
                 },
-                latency("p50", "half of them are answered within this time"),
-                latency("p99", "99 of 100 are answered within this time"),
+                latency("p50"),
+                latency("p99"),
             ],
             entrants,
         }
@@ -129,7 +90,7 @@ pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
     let window = Window::of(scale);
     let scenario = |connections: usize| {
         let plan = Pump { connections, warm_up, bytes, check: window.check };
-        let entrants = entrants(Service::Sink, window, move |server| {
+        let entrants = Setup::new(Service::Sink, window, Field::All).entrants(move |server| {
             let outcome = load::pump(server, plan)?;
             let reading = Reading { count: outcome.count, spent: outcome.spent };
             Ok(Sample::new([reading, reading]))
@@ -154,42 +115,4 @@ pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
     };
     let cells: &[usize] = if scale == Scale::Quick { &[1] } else { &[1, 64] };
     cells.iter().map(|connections| scenario(*connections)).collect()
-}
-
-/// Adds all servers, each in a new process per run, under a load.
-fn entrants(
-    service: Service,
-    window: Window,
-    load: impl Fn(&ServerProcess) -> io::Result<Sample> + Clone + 'static,
-) -> Entrants {
-    let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
-    // Tests run concurrently and must not share one core.
-    let cores = if window.check { None } else { cores::server_and_clients() };
-    for server in servers::all() {
-        match server.serve {
-            Err(why) => entrants.skip(server.id, why),
-            Ok(_) => {
-                let (id, load): (ContestantId, _) = (server.id, load.clone());
-                entrants.enter(id, move || {
-                    let _pinned = cores.map(|(_, core)| Pinned::to(core)).transpose()?;
-                    let server = ServerProcess::start(id, service, cores.map(|(core, _)| core))?;
-                    load(&server)
-                });
-            }
-        }
-    }
-    entrants
-}
-
-/// Two rates and the latency quantiles of these shares.
-fn requests(outcome: Outcome, shares: &[f64]) -> Sample {
-    let reading = Reading { count: outcome.count, spent: outcome.spent };
-    let mut sample = Sample::new([reading, reading]);
-    for share in shares {
-        let mut reading = Reading { count: 1, ..reading };
-        reading.spent.wall = outcome.latencies.quantile(*share);
-        sample.readings.push(Some(reading));
-    }
-    sample.latencies = Some(outcome.latencies);
-    sample
 }

@@ -13,7 +13,7 @@ pub fn suite(scale: Scale) -> Suite {
     #[cfg(target_os = "linux")]
     let scenarios = cells::echo(scale);
     #[cfg(not(target_os = "linux"))]
-    let scenarios = elsewhere(scale);
+    let scenarios = super::serving::elsewhere(scale);
     Suite { name: "echo", about, scenarios }
 }
 
@@ -23,7 +23,7 @@ pub fn connections(scale: Scale) -> Suite {
     #[cfg(target_os = "linux")]
     let scenarios = cells::connections(scale);
     #[cfg(not(target_os = "linux"))]
-    let scenarios = elsewhere(scale);
+    let scenarios = super::serving::elsewhere(scale);
     Suite { name: "connect", about, scenarios }
 }
 
@@ -33,19 +33,6 @@ pub fn pump(scale: Scale) -> Suite {
     #[cfg(target_os = "linux")]
     let scenarios = cells::pump(scale);
     #[cfg(not(target_os = "linux"))]
-    let scenarios = elsewhere(scale);
+    let scenarios = super::serving::elsewhere(scale);
     Suite { name: "pump", about, scenarios }
-}
-
-/// The clients, and the CPU clocks of other processes, need Linux.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn elsewhere(_: Scale) -> Vec<crate::suite::Scenario> {
-    use crate::suite::{ContestantId, Entrants, Scenario};
-
-    let mut entrants = Entrants::default();
-    for name in crate::backends::NAMES {
-        entrants.skip(ContestantId::Core(name), "servers are measured on Linux only");
-    }
-    let name = "on Linux".to_string();
-    vec![Scenario { name, parameter: None, figures: Vec::new(), entrants }]
 }

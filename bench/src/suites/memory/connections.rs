@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::load::{self, Echo};
+use crate::load::{self, Echo, Talk};
 use crate::process::ServerProcess;
 use crate::servers::{self, Service};
 use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
@@ -36,7 +36,7 @@ pub(super) fn scenario(count: u64) -> Scenario {
 fn run(id: ContestantId, count: u64) -> io::Result<Sample> {
     let server = ServerProcess::start(id, Service::Echo, None)?;
     // The first connection allocates the shared buffers.
-    let plan = |connections| Echo { connections, bytes: 64, depth: 1, least: 1 };
+    let plan = |connections| Echo::new(connections, Talk::Echo(64), 1, 1);
     let first = load::idle(&server, plan(1))?;
     let before = server.memory()?;
     let others = load::idle(&server, plan(count as usize))?;

@@ -21,7 +21,7 @@ pub fn suite(scale: Scale, which: Which) -> Suite {
     #[cfg(target_os = "linux")]
     scenarios.push(connections::scenario(scale.pick(10, 1_000, 2_000)));
     #[cfg(not(target_os = "linux"))]
-    scenarios.extend(super::echo::elsewhere(scale));
+    scenarios.extend(super::serving::elsewhere(scale));
     Suite { name: "memory", about: "memory of idle handles and connections", scenarios }
 }
 

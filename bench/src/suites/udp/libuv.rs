@@ -1,5 +1,5 @@
-//! UDP handles of libuv, in two ways: with requests, as in its guide, and with its fastest
-//! functions.
+//! UDP handles of libuv, in two ways: with its fastest functions, and with requests, as in its
+//! guide.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
@@ -15,10 +15,11 @@ use crate::suite::Sample;
 /// The way datagrams are sent and received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `uv_udp_send`, and one datagram per system call.
-    Plain,
-    /// `uv_udp_try_send`, and `UV_UDP_RECVMMSG`.
-    Lean,
+    /// libuv's best: `uv_udp_try_send`, and `UV_UDP_RECVMMSG`.
+    Try,
+    /// `uv_udp_send` with recycled requests, and one datagram per system call: more instructions
+    /// for the same calls, and more calls if datagrams arrive in bursts.
+    Send,
 }
 
 /// libuv needs space for 20 datagrams of maximum size to receive several per call.
@@ -140,7 +141,7 @@ struct Send {
 /// Sends to an address or, without one, to the peer. A datagram that the kernel rejects counts as
 /// lost and is resent.
 fn send(socket: *mut sys::uv_udp_t, bytes: &[u8], to: *const sys::sockaddr, style: Style) {
-    if style == Style::Lean {
+    if style == Style::Try {
         let buf = sys::uv_buf_t { base: bytes.as_ptr().cast_mut().cast(), len: bytes.len() };
         // SAFETY: the handle is open, and bytes and address outlive the call.
         unsafe { sys::uv_udp_try_send(socket, &buf, 1, to) };
@@ -264,7 +265,7 @@ pub(super) fn flood(window: Duration, style: Style) -> io::Result<Sample> {
         trips: Trips::new(PingPong { pingers: 0, trips: 0 }),
         pingers: sender.first(),
         style,
-        room: vec![0; if style == Style::Lean { BATCH_ROOM } else { 64 * 1024 }],
+        room: vec![0; if style == Style::Try { BATCH_ROOM } else { 64 * 1024 }],
         received: 0,
         sent: 0,
         over: false,
@@ -272,7 +273,7 @@ pub(super) fn flood(window: Duration, style: Style) -> io::Result<Sample> {
     let lp = Loop::new()?;
     // SAFETY: the loop is initialised.
     unsafe { (*lp.raw()).data = (&raw mut data).cast() };
-    let batches = if style == Style::Lean { sys::uv_udp_flags_UV_UDP_RECVMMSG } else { 0 };
+    let batches = if style == Style::Try { sys::uv_udp_flags_UV_UDP_RECVMMSG } else { 0 };
     let address = bound(&lp, receiver.first(), libc::AF_INET as c_uint | batches as c_uint)?;
     bound(&lp, sender.first(), libc::AF_INET as c_uint)?;
     connect(sender.first(), address)?;
@@ -282,8 +283,8 @@ pub(super) fn flood(window: Duration, style: Style) -> io::Result<Sample> {
     timer(&lp, &ends, (window, window), end)?;
     let watch = Stopwatch::start();
     match style {
-        Style::Plain => requests.iter().for_each(|request| resend(sender.first(), request)),
-        Style::Lean => {
+        Style::Send => requests.iter().for_each(|request| resend(sender.first(), request)),
+        Style::Try => {
             // SAFETY: the memory outlives the loop.
             libuv::check(unsafe { sys::uv_idle_init(lp.raw(), idle.first()) })?;
             // SAFETY: the handle is initialised.

@@ -40,11 +40,10 @@ fn ping_pong(pingers: usize, trips: u64) -> Scenario {
     pollers::enter(&mut entrants, &task);
     #[cfg(all(unix, feature = "libuv"))]
     {
-        entrants.enter(ContestantId::Peer("libuv"), move || {
-            libuv::ping_pong(task, libuv::Style::Plain)
-        });
-        entrants.enter(ContestantId::Peer("libuv-lean"), move || {
-            libuv::ping_pong(task, libuv::Style::Lean)
+        entrants
+            .enter(ContestantId::Peer("libuv"), move || libuv::ping_pong(task, libuv::Style::Try));
+        entrants.enter(ContestantId::Peer("libuv-send"), move || {
+            libuv::ping_pong(task, libuv::Style::Send)
         });
     }
     #[cfg(not(all(unix, feature = "libuv")))]
@@ -52,8 +51,8 @@ fn ping_pong(pingers: usize, trips: u64) -> Scenario {
     let figure = Figure {
         name: "ping-pong",
         about: "round trips between pinging sockets and one that answers. Lost datagrams are \
-                resent and reported. libuv sends by uv_udp_send, libuv-lean by \
-                uv_udp_try_send",
+                resent and reported. libuv sends by uv_udp_try_send, libuv-send by \
+                uv_udp_send",
         unit: Unit::PerCpuSecond,
         count: Count::Exactly(trips),
     };
@@ -69,9 +68,9 @@ fn flood(window: Duration) -> Scenario {
     #[cfg(all(unix, feature = "libuv"))]
     {
         entrants
-            .enter(ContestantId::Peer("libuv"), move || libuv::flood(window, libuv::Style::Plain));
-        entrants.enter(ContestantId::Peer("libuv-lean"), move || {
-            libuv::flood(window, libuv::Style::Lean)
+            .enter(ContestantId::Peer("libuv"), move || libuv::flood(window, libuv::Style::Try));
+        entrants.enter(ContestantId::Peer("libuv-send"), move || {
+            libuv::flood(window, libuv::Style::Send)
         });
     }
     #[cfg(not(all(unix, feature = "libuv")))]
@@ -86,7 +85,7 @@ fn flood(window: Duration) -> Scenario {
                 "flood received",
                 "one socket sends without a limit, another receives what the kernel does not drop: datagrams \
                  received. By hand, and by uv-core where the kernel can, many in one call; \
-                 libuv-lean requests it, libuv does not",
+                 libuv requests it too, libuv-send does not",
             ),
             rate("flood sent", "the same: datagrams that the kernel accepted"),
         ],
