@@ -72,6 +72,7 @@
 //! ```
 
 mod backend;
+mod backoff;
 mod boxed;
 mod clock;
 pub mod contract;
@@ -94,6 +95,7 @@ mod token;
 mod wake;
 
 pub use backend::Backend;
+pub use backoff::Backoff;
 pub use boxed::{BoxedBackend, BoxedWaker};
 pub use deadline::Deadline;
 pub use event::{BufferLease, Event};
@@ -111,6 +113,7 @@ pub use wake::{Wake, WakeState};
 /// `Send` and `Sync`.
 const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Backoff>();
     is_send_and_sync::<SocketWaker>();
     is_send_and_sync::<Deadline>();
     is_send_and_sync::<WakeState>();

@@ -33,7 +33,7 @@
 //!   keeps its file open. No `epoll_ctl` reaches that entry. When the kernel reports one,
 //!   `wait` moves all sources to a new epoll instance.
 //! - `wait` is one `epoll_pwait`, or one `epoll_pwait2` if it may block for a limited time.
-//!   A busy backend polls with a zero timeout before it blocks (see `backoff.rs`).
+//!   A busy backend polls with a zero timeout before it blocks.
 //!   One call reports up to 1,024 sources; the kernel moves reported sources to the end of
 //!   its ready list, so none starves.
 //! - A wake writes to an `eventfd(2)` if the backend is blocked, and only sets a flag if not.
@@ -70,18 +70,21 @@ use std::time::Duration;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
-use poll_core::{Backend, Deadline, Event, Interest, Mode, RawSource, Readiness, Registry, Token};
+use poll_core::{
+    Backend, Backoff, Deadline, Event, Interest, Mode, RawSource, Readiness, Registry, Token,
+};
 
-mod backoff;
 mod instance;
 mod waker;
 
-use backoff::Backoff;
 use instance::Instance;
 pub use waker::Waker;
 
 /// The number of sources that one `wait` reports at most: 12 KiB of `epoll_event`.
 const BATCH: usize = 1024;
+
+/// The number of timed waits before the first that polls with a zero timeout first.
+const WAITS_BEFORE_POLL: u8 = 15;
 
 /// The `epoll_event.data` of the waker's eventfd. No token has bit 63.
 const WAKER: u64 = 1 << 63;
@@ -99,6 +102,10 @@ pub struct Epoll {
     changed: Vec<Token>,
     /// The events of the last system call; a field so that its memory is reused.
     ready: Vec<libc::epoll_event>,
+    /// Whether a timed wait polls with a zero timeout before it blocks. A wait with a finite
+    /// timeout reads the clock, once here and twice in the kernel, even if an event is pending:
+    /// 1.6 µs on a ready source, and 1.1 µs if a poll finds it first (Linux 6.18). A poll that
+    /// finds nothing is a wasted system call.
     backoff: Backoff,
 }
 
@@ -138,7 +145,7 @@ impl Epoll {
             sources: Registry::default(),
             changed: Vec::new(),
             ready: Vec::with_capacity(BATCH),
-            backoff: Backoff::new(),
+            backoff: Backoff::new(WAITS_BEFORE_POLL),
         })
     }
 }
@@ -210,7 +217,7 @@ unsafe impl Backend for Epoll {
             }
             return self.poll(timeout, events).map(drop);
         }
-        if timeout.is_some() && self.backoff.should_poll() {
+        if timeout.is_some() && self.backoff.should_try() {
             let found = self.poll(Some(Duration::ZERO), events)?;
             self.backoff.record(found);
             if found {

@@ -135,11 +135,11 @@ fn each_timed_wait_counts_once_for_the_backoff() {
             epoll.wait(Some(timeout), &mut Vec::new()).unwrap();
         }
     };
-    let mut reference = Backoff::new();
+    let mut reference = Backoff::new(WAITS_BEFORE_POLL);
     waits(&mut epoll, Duration::ZERO, 100);
     assert_eq!(epoll.backoff, reference, "a zero timeout does not block");
     waits(&mut epoll, Duration::from_nanos(1), 16);
-    assert!((0..15).all(|_| !reference.should_poll()) && reference.should_poll());
+    assert!((0..15).all(|_| !reference.should_try()) && reference.should_try());
     reference.record(false);
     assert_eq!(epoll.backoff, reference);
 }
@@ -255,7 +255,7 @@ fn a_poll_before_blocking_changes_no_result() {
     register(&mut epoll, &source, Interest::READ, Mode::Level);
     let mut wait = |epoll: &mut Epoll| {
         let started = Instant::now();
-        epoll.backoff = Backoff::busy();
+        epoll.backoff = Backoff::new(0);
         events.clear();
         epoll.wait(Some(timeout), &mut events).unwrap();
         (std::mem::take(&mut events), started.elapsed() >= timeout)

@@ -6,8 +6,8 @@ use super::{Loop, exchange};
 use crate::storage::{Argument, InlineFnMut, InlineFnMutRef};
 
 impl<B: Backend> Loop<B> {
-    /// Calls back. If the callback panics, `mend` puts things in order before the panic
-    /// goes on.
+    /// Calls back. If the callback panics, `mend` repairs the state of the loop before the panic
+    /// continues.
     pub(crate) fn call<A: Copy + 'static>(
         &mut self,
         callback: &mut InlineFnMut<B, A>,
@@ -29,7 +29,7 @@ impl<B: Backend> Loop<B> {
         self.guarded(key, mend, |lp| callback.call(lp, argument));
     }
 
-    /// Calls what may panic; then `mend` puts things in order before the panic goes on.
+    /// Runs `call`. If it panics, `mend` repairs the state of the loop before the panic continues.
     #[inline]
     pub(crate) fn guarded<K: Copy>(
         &mut self,
@@ -37,23 +37,43 @@ impl<B: Backend> Loop<B> {
         mend: fn(&mut Loop<B>, K),
         call: impl FnOnce(&mut Loop<B>),
     ) {
-        let guard = Mend { lp: self, key, mend };
+        let end = |lp: &mut Loop<B>, key| {
+            mend(lp, key);
+            // The callback may have exchanged loops before: the first loop has to check its handles.
+            exchange::note();
+        };
+        let guard = Guard { lp: self, value: Some(key), end: Some(end) };
         call(&mut *guard.lp);
         std::mem::forget(guard);
     }
+
+    /// Runs `call`, then `end` with the value, even if `call` panics.
+    #[inline]
+    pub(crate) fn finally<T, R>(
+        &mut self,
+        value: T,
+        end: impl FnOnce(&mut Loop<B>, T),
+        call: impl FnOnce(&mut Loop<B>, &mut T) -> R,
+    ) -> R {
+        let mut guard = Guard { lp: self, value: Some(value), end: Some(end) };
+        match &mut guard.value {
+            Some(value) => call(guard.lp, value),
+            None => unreachable!("the value is there until the guard is dropped"),
+        }
+    }
 }
 
-/// Runs only if a callback panics.
-struct Mend<'a, B: Backend, K: Copy> {
+/// The scope guard of the loop: runs `end` when it is dropped.
+struct Guard<'a, B: Backend, T, E: FnOnce(&mut Loop<B>, T)> {
     lp: &'a mut Loop<B>,
-    key: K,
-    mend: fn(&mut Loop<B>, K),
+    value: Option<T>,
+    end: Option<E>,
 }
 
-impl<B: Backend, K: Copy> Drop for Mend<'_, B, K> {
+impl<B: Backend, T, E: FnOnce(&mut Loop<B>, T)> Drop for Guard<'_, B, T, E> {
     fn drop(&mut self) {
-        (self.mend)(self.lp, self.key);
-        // The callback may have exchanged loops before: the first loop has to check its handles.
-        exchange::note();
+        if let (Some(value), Some(end)) = (self.value.take(), self.end.take()) {
+            end(self.lp, value);
+        }
     }
 }

@@ -7,7 +7,7 @@ use poll_core::{Backend, Event};
 
 use super::{Loop, RunMode};
 use crate::event_loop::{Done, Notification, SourceOwner};
-use crate::handles::{AnyHandle, Closing, Phase};
+use crate::handles::{Closing, Phase};
 use crate::sys;
 
 /// Rounds of pending callbacks after a poll, so that one that defers for ever does not
@@ -242,7 +242,7 @@ impl<B: Backend> Loop<B> {
         if self.notifier.take(Notification::ASYNC) {
             let notify_work = |lp: &mut Loop<B>, ended| {
                 if ended {
-                    drop(lp.notifier.notify(Notification::WORK));
+                    lp.notify_itself(Notification::WORK);
                 }
             };
             self.guarded(ended, notify_work, |lp| dispatched += lp.run_asyncs());
@@ -261,6 +261,12 @@ impl<B: Backend> Loop<B> {
             dispatched += self.run_signals();
         }
         dispatched
+    }
+
+    /// Sets a notification that the loop handles in its next iteration.
+    pub(crate) fn notify_itself(&mut self, notification: Notification) {
+        // If the wake fails, the loop finds the notification nevertheless.
+        let _ = self.notifier.notify(notification);
     }
 
     fn run_closing(&mut self) {
@@ -283,23 +289,10 @@ impl<B: Backend> Loop<B> {
                 // The key is valid in the callback, and stale afterwards.
                 Some(callback) => {
                     self.begin_closed(handle);
-                    let freed = FreeAfter { lp: self, handle };
-                    callback.call(freed.lp, handle);
+                    self.finally(handle, Loop::end_closed, |lp, _| callback.call(lp, handle));
                 }
                 None => self.free_handle(handle),
             }
         }
-    }
-}
-
-/// Frees a handle when its close callback has run, even if it panics.
-struct FreeAfter<'a, B: Backend> {
-    lp: &'a mut Loop<B>,
-    handle: AnyHandle,
-}
-
-impl<B: Backend> Drop for FreeAfter<'_, B> {
-    fn drop(&mut self) {
-        self.lp.end_closed(self.handle);
     }
 }

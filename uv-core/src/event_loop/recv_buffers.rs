@@ -176,22 +176,6 @@ impl<B: Backend> Loop<B> {
     /// Lends a piece to `call`, and releases it when `call` has returned or panicked.
     #[inline]
     pub(crate) fn lend(&mut self, piece: Piece, call: impl FnOnce(&mut Loop<B>, &[u8])) {
-        let mut guard = ReleaseOnDrop { lp: self, piece: Some(piece) };
-        let ReleaseOnDrop { lp, piece } = &mut guard;
-        call(lp, piece.as_deref().unwrap_or_default());
-    }
-}
-
-/// Releases a piece when dropped.
-struct ReleaseOnDrop<'a, B: Backend> {
-    lp: &'a mut Loop<B>,
-    piece: Option<Piece>,
-}
-
-impl<B: Backend> Drop for ReleaseOnDrop<'_, B> {
-    fn drop(&mut self) {
-        if let Some(piece) = self.piece.take() {
-            self.lp.release_buffer(piece);
-        }
+        self.finally(piece, Loop::release_buffer, |lp, piece| call(lp, piece));
     }
 }

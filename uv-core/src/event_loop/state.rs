@@ -39,19 +39,6 @@ impl fmt::Debug for States {
     }
 }
 
-/// Moves a state back into its loop, also if the borrower panics.
-struct Lent<'a, B: Backend, S: Default + 'static> {
-    lp: &'a mut Loop<B>,
-    state: S,
-}
-
-impl<B: Backend, S: Default + 'static> Drop for Lent<'_, B, S> {
-    fn drop(&mut self) {
-        // What the loop had meanwhile is dropped in `self`.
-        std::mem::swap(self.lp.state::<S>(), &mut self.state);
-    }
-}
-
 impl<B: Backend> Loop<B> {
     /// The loop's value of type `S`, which is created by its `Default` the first time.
     ///
@@ -117,7 +104,7 @@ impl<B: Backend> Loop<B> {
         f: impl FnOnce(&mut Loop<B>, &mut S) -> R,
     ) -> R {
         let state = std::mem::take(self.state::<S>());
-        let mut lent = Lent { lp: self, state };
-        f(&mut *lent.lp, &mut lent.state)
+        // What the loop had meanwhile is dropped by the closure.
+        self.finally(state, |lp, mut state| std::mem::swap(lp.state(), &mut state), f)
     }
 }

@@ -41,60 +41,11 @@ use crate::storage::{self, contain};
 use crate::sync::{AtomicPtr, AtomicU8};
 
 /// The inline storage of a job, large enough for the task of [`fs::stat`](crate::fs::stat()).
-type Words = [u64; 55];
-type InlineStorage = storage::InlineStorage<Words>;
-
-/// True if a `V` is stored in place; otherwise its box is.
-const fn fits<V>() -> bool {
-    storage::fits::<V, Words>()
-}
+type InlineStorage = storage::InlineStorage<[u64; 55]>;
 
 /// True if such a task needs no allocation.
 pub(crate) const fn fits_task<A: Task>() -> bool {
-    fits::<Running<A>>()
-}
-
-/// Moves a value into empty storage.
-///
-/// # Safety
-///
-/// `storage` is valid for writes, and nothing else uses it during the call.
-unsafe fn put<V>(storage: *mut InlineStorage, value: V) {
-    if fits::<V>() {
-        // SAFETY: a `V` fits, and the caller guarantees exclusive access.
-        unsafe { storage.cast::<V>().write(value) }
-    } else {
-        // SAFETY: a box fits, and the caller guarantees exclusive access.
-        unsafe { storage.cast::<Box<V>>().write(Box::new(value)) }
-    }
-}
-
-/// Moves the value out of the storage.
-///
-/// # Safety
-///
-/// `storage` holds a `V` that [`put`] has stored, and nothing else uses it.
-unsafe fn take<V>(storage: *mut InlineStorage) -> V {
-    if fits::<V>() {
-        // SAFETY: `put` has stored a `V` in place, by the caller's guarantee.
-        unsafe { storage.cast::<V>().read() }
-    } else {
-        // SAFETY: `put` has stored a box of a `V`, by the caller's guarantee.
-        *unsafe { storage.cast::<Box<V>>().read() }
-    }
-}
-
-/// The address of the stored value.
-///
-/// # Safety
-///
-/// `storage` holds a `V` that [`put`] has stored.
-unsafe fn locate<V>(storage: *mut InlineStorage) -> *mut V {
-    if fits::<V>() {
-        return storage.cast();
-    }
-    // SAFETY: `put` has stored a box of a `V`, which is a pointer to it.
-    unsafe { storage.cast::<*mut V>().read() }
+    InlineStorage::fits::<Running<A>>()
 }
 
 /// The operations on the stored value of a job, whose type is erased.
@@ -164,10 +115,10 @@ unsafe fn no_step(_storage: *mut InlineStorage, _result: Result<usize, i32>) -> 
 ///
 /// # Safety
 ///
-/// `storage` holds a `Running<A>` that [`put`] has stored, and nothing else uses it during `'a`.
+/// `storage` holds a `Running<A>` that [`put`](InlineStorage::put) has stored, and nothing else uses it during `'a`.
 unsafe fn running<'a, A: Task>(storage: *mut InlineStorage) -> &'a mut Running<A> {
     // SAFETY: the caller guarantees that a `Running<A>` is stored.
-    let running = unsafe { locate::<Running<A>>(storage) };
+    let running = unsafe { InlineStorage::locate::<Running<A>>(storage) };
     // SAFETY: the caller guarantees exclusive access during `'a`.
     unsafe { &mut *running }
 }
@@ -210,10 +161,10 @@ unsafe fn step<A: Task>(storage: *mut InlineStorage, result: Result<usize, i32>)
 /// `storage` holds a `W`, and nothing else uses it during the call.
 unsafe fn run_closure<W: FnOnce() -> T, T>(storage: *mut InlineStorage) {
     // SAFETY: guaranteed by the caller.
-    let work = unsafe { take::<W>(storage) };
+    let work = unsafe { InlineStorage::take::<W>(storage) };
     let result: thread::Result<T> = catch_unwind(AssertUnwindSafe(work));
     // SAFETY: the storage is empty now, and the caller guarantees exclusive access.
-    unsafe { put(storage, result) }
+    unsafe { InlineStorage::put(storage, result) }
 }
 
 /// # Safety
@@ -221,7 +172,7 @@ unsafe fn run_closure<W: FnOnce() -> T, T>(storage: *mut InlineStorage) {
 /// `storage` holds a `V`, and nothing else uses it.
 unsafe fn drop_stored<V>(storage: *mut InlineStorage) {
     // SAFETY: guaranteed by the caller.
-    contain(|| drop(unsafe { take::<V>(storage) }));
+    contain(|| unsafe { InlineStorage::drop_value::<V>(storage) });
 }
 
 // The states of a job. The state decides which thread may use the storage.
@@ -280,7 +231,7 @@ impl Job {
             brief: UnsafeCell::new(false),
             request: UnsafeCell::new(Token::new(0, 0)),
             vtable: UnsafeCell::new(&EMPTY),
-            storage: UnsafeCell::new(InlineStorage::uninit()),
+            storage: UnsafeCell::new(InlineStorage::empty()),
             completions: Arc::clone(completions),
         };
         Job(NonNull::from(Box::leak(Box::new(block))))
@@ -330,7 +281,7 @@ impl Job {
         // SAFETY: the block has no holder but the caller.
         unsafe { *block.vtable.get() = vtable };
         // SAFETY: the block has no holder but the caller, and its storage is empty.
-        unsafe { put(block.storage.get(), value) };
+        unsafe { InlineStorage::put(block.storage.get(), value) };
     }
 
     /// Prepares the job for the pool: from now on the loop and the pool hold it.
@@ -402,7 +353,7 @@ impl Job {
         self.block().state.load(Ordering::Acquire);
         // SAFETY: the storage holds a `Running<A>` by the caller's guarantee, and neither a worker
         // nor the backend uses it any more.
-        unsafe { take(self.block().storage.get()) }
+        unsafe { InlineStorage::take(self.block().storage.get()) }
     }
 
     pub(crate) fn kind(&self) -> WorkKind {
@@ -525,7 +476,9 @@ impl Job {
             DONE => {
                 // SAFETY: in state DONE the storage holds a result, of that type by the caller's
                 // guarantee, and the worker no longer uses it.
-                match unsafe { take::<thread::Result<T>>(self.block().storage.get()) } {
+                match unsafe {
+                    InlineStorage::take::<thread::Result<T>>(self.block().storage.get())
+                } {
                     Ok(value) => Outcome::Returned(value),
                     Err(panic) => Outcome::Panicked(panic),
                 }

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use poll_core::Backoff;
+
 use super::completion_queue::CompletionQueue;
 use super::job::Job;
 use super::mpsc_stack::JobChain;
@@ -19,7 +21,7 @@ const MAX_BATCH: usize = 32;
 
 /// Runs jobs until the pool ends.
 pub(super) fn run(shared: &Shared) {
-    let (batch, backoff) = (VecDeque::new(), Backoff::default());
+    let (batch, backoff) = (VecDeque::new(), Backoff::new(0));
     Worker { shared, completions: None, batch, active: 0, brief: false, backoff }.run_jobs();
 }
 
@@ -35,6 +37,8 @@ struct Worker<'a> {
     active: usize,
     /// True if this worker is counted in [`State::brief`].
     brief: bool,
+    /// Of attempts to run brief jobs without blocking. A failed one costs a system call: files that
+    /// are not cached, or on a file system without such reads, are tried less and less often.
     backoff: Backoff,
 }
 
@@ -167,58 +171,5 @@ impl<'a> Worker<'a> {
         {
             completions.push(done);
         }
-    }
-}
-
-/// Exponential back-off of attempts to run brief jobs without blocking. A failed attempt costs a
-/// system call: files that are not cached, or on a file system without such reads, are tried less
-/// and less often.
-#[derive(Debug, Default)]
-struct Backoff {
-    /// How many attempts are still to be skipped.
-    left: u8,
-    /// How many attempts were skipped before the last one.
-    pause: u8,
-}
-
-impl Backoff {
-    fn should_try(&mut self) -> bool {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                false
-            }
-            None => true,
-        }
-    }
-
-    fn record(&mut self, success: bool) {
-        self.pause = if success { self.pause / 2 } else { self.pause.saturating_mul(2) | 1 };
-        self.left = self.pause;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_attempts_become_rare() {
-        let (mut backoff, mut tries) = (Backoff::default(), 0);
-        for _ in 0..25_600 {
-            if backoff.should_try() {
-                backoff.record(false);
-                tries += 1;
-            }
-        }
-        assert!((8..120).contains(&tries), "{tries} tries");
-    }
-
-    #[test]
-    fn successful_attempts_end_the_back_off() {
-        let mut backoff = Backoff::default();
-        (0..20).for_each(|_| backoff.record(false));
-        (0..20).for_each(|_| backoff.record(true));
-        assert!((0..100).all(|_| backoff.should_try()));
     }
 }

@@ -328,9 +328,8 @@ impl<B: Backend> Loop<B> {
         while let Some(job) = self.works.completed.pop() {
             let Some(slot) = self.works.requests.remove(job.request()) else { continue };
             let notifier = Arc::as_ptr(&self.notifier);
-            let guard = NotifyOnPanic { lp: self };
-            slot.finish.call(guard.lp, job);
-            std::mem::forget(guard);
+            // After a panic the remaining callbacks run in the next iteration.
+            self.guarded(Notification::WORK, Loop::notify_itself, |lp| slot.finish.call(lp, job));
             if notifier != Arc::as_ptr(&self.notifier) {
                 exchange::note();
             }
@@ -352,21 +351,6 @@ impl<B: Backend> Works<B> {
         // The backend reports the operations that it had accepted as cancelled.
         let left = requests.filter(|job| !known.contains(job) && job.abandon_after_fork());
         self.completed_here.extend(left);
-    }
-}
-
-/// Notifies the loop if a callback panics, so that the remaining callbacks run in the next
-/// iteration.
-struct NotifyOnPanic<'a, B: Backend> {
-    lp: &'a mut Loop<B>,
-}
-
-impl<B: Backend> Drop for NotifyOnPanic<'_, B> {
-    fn drop(&mut self) {
-        // If the wake fails, the loop finds the rest in its next iteration.
-        let _ = self.lp.notifier.notify(Notification::WORK);
-        // The callback may have exchanged loops before: then the rest is the first loop's.
-        exchange::note();
     }
 }
 

@@ -7,17 +7,16 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, needs_drop};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use poll_core::Backend;
 
-use super::inline::{self, fits};
+use super::inline;
 use crate::Loop;
 
 /// The inline storage of a closure: three words.
-type Capture = [usize; 3];
-type InlineStorage = inline::InlineStorage<Capture>;
+type InlineStorage = inline::InlineStorage<[usize; 3]>;
 
 /// Runs destructors of the program's values, such as captures of a callback, buffers and results
 /// of work, and catches their panics.
@@ -51,27 +50,9 @@ struct VTable<B: Backend, A: Argument> {
     drop: Option<unsafe fn(*mut InlineStorage)>,
 }
 
-fn move_in<F>(closure: F) -> InlineStorage {
-    assert!(fits::<F, Capture>(), "a closure that does not fit must be boxed by the caller");
-    let mut storage = InlineStorage::uninit();
-    // SAFETY: the assertion above has checked the size and the alignment of an `F`.
-    unsafe { storage.as_mut_ptr().cast::<F>().write(closure) };
-    storage
-}
-
-/// Drops the stored closure.
-///
-/// # Safety
-///
-/// `storage` holds an `F`, which is not used afterwards.
-unsafe fn drop_stored<F>(storage: *mut InlineStorage) {
-    // SAFETY: the caller guarantees that an `F` is stored.
-    unsafe { storage.cast::<F>().drop_in_place() }
-}
-
 /// The destructor of a stored `F`, if it needs one.
 const fn drop_of<F>() -> Option<unsafe fn(*mut InlineStorage)> {
-    if needs_drop::<F>() { Some(drop_stored::<F>) } else { None }
+    if InlineStorage::needs_drop::<F>() { Some(InlineStorage::drop_value::<F>) } else { None }
 }
 
 /// Calls the stored closure and leaves it in place.
@@ -84,8 +65,10 @@ unsafe fn call_by_ref<B: Backend, A: Argument, F: FnMut(&mut Loop<B>, A::For<'_>
     lp: &mut Loop<B>,
     argument: A::For<'_>,
 ) {
-    // SAFETY: the caller guarantees that an `F` is stored and not used elsewhere.
-    let closure = unsafe { &mut *storage.cast::<F>() };
+    // SAFETY: the caller guarantees that an `F` is stored.
+    let closure = unsafe { InlineStorage::locate::<F>(storage) };
+    // SAFETY: the caller guarantees that nothing else uses the closure during the call.
+    let closure = unsafe { &mut *closure };
     closure(lp, argument);
 }
 
@@ -100,7 +83,7 @@ unsafe fn call_by_value<B: Backend, A: 'static, F: FnOnce(&mut Loop<B>, A)>(
     argument: A,
 ) {
     // SAFETY: the caller guarantees that an `F` is stored and not used afterwards.
-    let closure = unsafe { storage.cast::<F>().read() };
+    let closure = unsafe { InlineStorage::take::<F>(storage) };
     closure(lp, argument);
 }
 
@@ -117,16 +100,8 @@ pub(crate) struct InlineFnMutRef<B: Backend, A: Argument> {
 
 impl<B: Backend, A: Argument> InlineFnMutRef<B, A> {
     pub(crate) fn new<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
-        if fits::<F, Capture>() {
-            return Self::in_place(closure);
-        }
-        let mut closure = Box::new(closure);
-        Self::in_place(move |lp: &mut Loop<B>, argument: A::For<'_>| closure(lp, argument))
-    }
-
-    fn in_place<F: FnMut(&mut Loop<B>, A::For<'_>) + 'static>(closure: F) -> Self {
         InlineFnMutRef {
-            storage: move_in(closure),
+            storage: InlineStorage::new(closure),
             vtable: Self::vtable_of::<F>(),
             not_send: PhantomData,
         }
@@ -165,7 +140,7 @@ impl<B: Backend, T: 'static> StatelessFn<B, T> {
     /// Erases the type of `closure`; returns the closure if it captures something.
     #[inline]
     pub(crate) fn new<F: FnMut(&mut Loop<B>, T) + 'static>(closure: F) -> Result<Self, F> {
-        if size_of::<F>() > 0 || needs_drop::<F>() || !fits::<F, Capture>() {
+        if size_of::<F>() > 0 || InlineStorage::needs_drop::<F>() {
             return Err(closure);
         }
         Ok(StatelessFn { vtable: InlineFnMut::vtable_of::<F>(), not_send: PhantomData })
@@ -175,7 +150,7 @@ impl<B: Backend, T: 'static> StatelessFn<B, T> {
     pub(crate) fn call(self, lp: &mut Loop<B>, argument: T) {
         // SAFETY: the closure has size 0 and an alignment that fits, so any storage holds it; this
         // storage is local.
-        unsafe { (self.vtable.call)(&mut InlineStorage::uninit(), lp, argument) }
+        unsafe { (self.vtable.call)(&mut InlineStorage::empty(), lp, argument) }
     }
 }
 
@@ -200,7 +175,7 @@ impl<B: Backend, T: 'static> From<StatelessFn<B, T>> for InlineFnMut<B, T> {
     #[inline]
     fn from(plain: StatelessFn<B, T>) -> Self {
         InlineFnMutRef {
-            storage: InlineStorage::uninit(),
+            storage: InlineStorage::empty(),
             vtable: plain.vtable,
             not_send: PhantomData,
         }
@@ -217,16 +192,8 @@ pub(crate) struct InlineFnOnce<B: Backend, A: 'static> {
 
 impl<B: Backend, A: 'static> InlineFnOnce<B, A> {
     pub(crate) fn new<F: FnOnce(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
-        if fits::<F, Capture>() {
-            return Self::in_place(closure);
-        }
-        let closure = Box::new(closure);
-        Self::in_place(move |lp: &mut Loop<B>, argument| closure(lp, argument))
-    }
-
-    fn in_place<F: FnOnce(&mut Loop<B>, A) + 'static>(closure: F) -> Self {
         InlineFnOnce {
-            storage: move_in(closure),
+            storage: InlineStorage::new(closure),
             vtable: const { &VTable { call: call_by_value::<B, A, F>, drop: drop_of::<F>() } },
             not_send: PhantomData,
         }

@@ -8,15 +8,15 @@
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 
 use poll_core::{Backend, Token};
 
 use crate::Loop;
-use crate::storage::{IoBuf, IoBufMut, contain};
+use crate::storage::{self, IoBuf, IoBufMut, contain};
 
 /// Where a buffer and a callback live: six words.
-type InlineStorage = MaybeUninit<[usize; 6]>;
+type InlineStorage = storage::InlineStorage<[usize; 6]>;
 
 /// The functions of a type-erased buffer and its callback in inline storage.
 struct VTable<B: Backend> {
@@ -80,71 +80,57 @@ where
     }
 }
 
-impl<B: Backend, C: Content<B>> Content<B> for Box<C> {
-    fn pieces(&self) -> usize {
-        (**self).pieces()
-    }
-
-    fn piece(&self, index: usize) -> &[u8] {
-        (**self).piece(index)
-    }
-
-    fn memory(&mut self) -> &mut [u8] {
-        (**self).memory()
-    }
-
-    fn complete(self, lp: &mut Loop<B>, stream: Token, result: io::Result<usize>) {
-        (*self).complete(lp, stream, result);
-    }
+/// # Safety
+///
+/// `storage` holds a `C`, which is not changed while the result is borrowed.
+unsafe fn content<'a, B: Backend, C: Content<B>>(storage: *const InlineStorage) -> &'a C {
+    // SAFETY: the caller guarantees that a `C` is stored.
+    let content = unsafe { InlineStorage::locate::<C>(storage.cast_mut()) };
+    // SAFETY: the caller guarantees that it is not changed meanwhile.
+    unsafe { &*content }
 }
 
 /// # Safety
 ///
-/// The storage holds a `C`, here and in the functions below.
+/// As for [`content`], during the call.
 unsafe fn stored_pieces<B: Backend, C: Content<B>>(storage: *const InlineStorage) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe { &*storage.cast::<C>() }.pieces()
+    // SAFETY: guaranteed by the caller.
+    unsafe { content::<B, C>(storage) }.pieces()
 }
 
 /// # Safety
 ///
-/// As above, and it is not changed while the result is borrowed.
+/// As for [`content`], while the result is used.
 unsafe fn stored_piece<B: Backend, C: Content<B>>(
     storage: *const InlineStorage,
     index: usize,
 ) -> *const [u8] {
-    // SAFETY: the caller's promise.
-    unsafe { &*storage.cast::<C>() }.piece(index)
+    // SAFETY: guaranteed by the caller.
+    unsafe { content::<B, C>(storage) }.piece(index)
 }
 
 /// # Safety
 ///
-/// As above, and nothing else uses it while the result is borrowed.
+/// `storage` holds a `C`, which nothing else uses while the result is used.
 unsafe fn stored_memory<B: Backend, C: Content<B>>(storage: *mut InlineStorage) -> *mut [u8] {
-    // SAFETY: the caller's promise.
-    unsafe { &mut *storage.cast::<C>() }.memory()
+    // SAFETY: the caller guarantees that a `C` is stored.
+    let content = unsafe { InlineStorage::locate::<C>(storage) };
+    // SAFETY: the caller guarantees that nothing else uses it.
+    unsafe { &mut *content }.memory()
 }
 
 /// # Safety
 ///
-/// As above, and it is neither used nor dropped afterwards.
+/// `storage` holds a `C`, which is neither used nor dropped afterwards.
 unsafe fn complete_stored<B: Backend, C: Content<B>>(
     storage: *mut InlineStorage,
     lp: &mut Loop<B>,
     stream: Token,
     result: io::Result<usize>,
 ) {
-    // SAFETY: the caller's promise.
-    let content = unsafe { storage.cast::<C>().read() };
+    // SAFETY: guaranteed by the caller.
+    let content = unsafe { InlineStorage::take::<C>(storage) };
     content.complete(lp, stream, result);
-}
-
-/// # Safety
-///
-/// As above, and it is not used afterwards.
-unsafe fn drop_stored<C>(storage: *mut InlineStorage) {
-    // SAFETY: the caller's promise.
-    unsafe { storage.cast::<C>().drop_in_place() }
 }
 
 /// A buffer and its callback.
@@ -175,28 +161,15 @@ impl<B: Backend> BufferedRequest<B> {
     }
 
     fn new<C: Content<B>>(content: C) -> Self {
-        let fits = size_of::<C>() <= size_of::<InlineStorage>()
-            && align_of::<C>() <= align_of::<InlineStorage>();
-        if fits { Self::in_place(content) } else { Self::in_place(Box::new(content)) }
-    }
-
-    fn in_place<C: Content<B>>(content: C) -> Self {
-        assert!(
-            size_of::<C>() <= size_of::<InlineStorage>()
-                && align_of::<C>() <= align_of::<InlineStorage>()
-        );
-        let mut storage = InlineStorage::uninit();
-        // SAFETY: a `C` fits, by the assertion.
-        unsafe { storage.as_mut_ptr().cast::<C>().write(content) };
         BufferedRequest {
-            storage,
+            storage: InlineStorage::new(content),
             vtable: const {
                 &VTable {
                     pieces: stored_pieces::<B, C>,
                     piece: stored_piece::<B, C>,
                     memory: stored_memory::<B, C>,
                     complete: complete_stored::<B, C>,
-                    drop: drop_stored::<C>,
+                    drop: InlineStorage::drop_value::<C>,
                 }
             },
             not_send: PhantomData,

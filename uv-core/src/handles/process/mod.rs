@@ -443,9 +443,9 @@ impl<B: Backend> Loop<B> {
         while let Some((process, exit)) = self.processes.exited.pop_front() {
             called += 1;
             let notifier = Arc::as_ptr(&self.notifier);
-            let guard = NotifyOnPanic { lp: self };
-            guard.lp.deliver_exit(process, exit);
-            std::mem::forget(guard);
+            // After a panic the remaining exits must not wait for another exit.
+            let child = Notification::CHILD;
+            self.guarded(child, Loop::notify_itself, |lp| lp.deliver_exit(process, exit));
             if notifier != Arc::as_ptr(&self.notifier) {
                 exchange::note();
             }
@@ -501,17 +501,5 @@ impl<B: Backend> Loop<B> {
             // Last: destructors of the captured values may do anything.
             drop(slot.callback.take());
         }
-    }
-}
-
-/// Notifies the loop after a panic: the remaining exits must not wait for another exit.
-struct NotifyOnPanic<'a, B: Backend> {
-    lp: &'a mut Loop<B>,
-}
-
-impl<B: Backend> Drop for NotifyOnPanic<'_, B> {
-    fn drop(&mut self) {
-        // If the wake-up fails, the loop finds the rest at its next iteration.
-        let _ = self.lp.notifier.notify(Notification::CHILD);
     }
 }

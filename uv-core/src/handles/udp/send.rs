@@ -401,19 +401,34 @@ impl<B: Backend> Loop<B> {
         let Some(slot) = self.udps.get_mut(udp.0) else { return };
         let count = slot.sends.completed.len();
         slot.sends.completing = true;
-        let guard = CompletionGuard { lp: self, udp, corked: count > 1 };
-        if guard.corked {
-            guard.lp.cork_sends(udp);
+        let end = |lp: &mut Loop<B>, udp| lp.end_send_callbacks(udp, count > 1);
+        self.finally(udp, end, |lp, _| {
+            if count > 1 {
+                lp.cork_sends(udp);
+            }
+            for _ in 0..count {
+                let Some(slot) = lp.udps.get_mut(udp.0) else { break };
+                let Some(send) = slot.sends.completed.pop_front() else { break };
+                let CompletedSend { stored, length, result } = send;
+                slot.sends.size -= length;
+                lp.active_requests -= 1;
+                lp.update_udp_activity(udp);
+                stored.complete(lp, udp.0, result);
+            }
+        });
+    }
+
+    /// Ends [`run_send_callbacks`](Loop::run_send_callbacks), also after a panic: schedules the
+    /// completions that are left, or that callbacks have added, for the next iteration.
+    fn end_send_callbacks(&mut self, udp: Udp, corked: bool) {
+        if corked {
+            self.uncork_sends(udp);
         }
-        for _ in 0..count {
-            let Some(slot) = guard.lp.udps.get_mut(udp.0) else { break };
-            let Some(send) = slot.sends.completed.pop_front() else { break };
-            let CompletedSend { stored, length, result } = send;
-            slot.sends.size -= length;
-            guard.lp.active_requests -= 1;
-            guard.lp.update_udp_activity(udp);
-            stored.complete(&mut *guard.lp, udp.0, result);
+        match self.udps.get_mut(udp.0) {
+            Some(slot) => slot.sends.completing = false,
+            None => exchange::note(),
         }
+        self.schedule_send_completions_next_iteration(udp);
     }
 }
 
@@ -432,26 +447,5 @@ impl<B: Backend> Loop<B> {
             self.defer(move |lp| lp.deliver_held(udp));
             self.defer(move |lp| lp.run_cancelled_receives(udp));
         }
-    }
-}
-
-/// Ends [`Loop::run_send_callbacks`], also after a panic: schedules the completions that are
-/// left, or that callbacks have added, for the next iteration.
-struct CompletionGuard<'a, B: Backend> {
-    lp: &'a mut Loop<B>,
-    udp: Udp,
-    corked: bool,
-}
-
-impl<B: Backend> Drop for CompletionGuard<'_, B> {
-    fn drop(&mut self) {
-        if self.corked {
-            self.lp.uncork_sends(self.udp);
-        }
-        match self.lp.udps.get_mut(self.udp.0) {
-            Some(slot) => slot.sends.completing = false,
-            None => exchange::note(),
-        }
-        self.lp.schedule_send_completions_next_iteration(self.udp);
     }
 }
