@@ -4,8 +4,9 @@
 //! cargo run -p uv-core --example embedded -- --ticks 3 --backend auto
 //! ```
 //!
-//! The same steps work in any loop that can poll a descriptor: poll `raw_source` for reading, for
-//! at most `backend_timeout`, then run with `RunMode::NoWait`. Unix only.
+//! The same steps work in any loop that can poll a descriptor: poll `backend_fd` for reading, for
+//! at most `backend_timeout`, then run with `RunMode::NoWait`; if the other loop reports edges, as
+//! mio does, until there are no more events. Unix only.
 
 #[cfg(unix)]
 pub(crate) fn main() -> std::io::Result<()> {
@@ -25,6 +26,7 @@ mod common;
 pub(crate) fn run(backend: &str, until: u32) -> std::io::Result<(u32, u32)> {
     use mio::unix::SourceFd;
     use mio::{Events, Interest, Poll, Token};
+    use std::os::fd::AsRawFd;
     use std::time::Duration;
     use uv_core::{Handle, Loop, RunMode, Timer};
 
@@ -47,10 +49,8 @@ pub(crate) fn run(backend: &str, until: u32) -> std::io::Result<(u32, u32)> {
         }
     })?;
     // `select` and `poll` have no descriptor: those loops need a thread of their own.
-    let Some(fd) = lp.raw_source().map(|source| source.fd()) else {
-        return Err(std::io::ErrorKind::Unsupported.into());
-    };
-    outer.registry().register(&mut SourceFd(&fd), INNER, Interest::READABLE)?;
+    let fd = lp.backend_fd().ok_or(std::io::ErrorKind::Unsupported)?;
+    outer.registry().register(&mut SourceFd(&fd.as_raw_fd()), INNER, Interest::READABLE)?;
 
     let mut datagrams = 0;
     while lp.is_alive() || datagrams < until {
@@ -63,7 +63,13 @@ pub(crate) fn run(backend: &str, until: u32) -> std::io::Result<(u32, u32)> {
             datagrams += 1;
         }
         // Also without an event of the inner loop: its timers may be due.
-        lp.run(RunMode::NoWait)?;
+        let metrics = lp.metrics();
+        loop {
+            let handled = metrics.events();
+            if !lp.run(RunMode::NoWait)? || metrics.events() == handled {
+                break;
+            }
+        }
     }
     Ok((*lp.state::<u32>(), datagrams))
 }

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server of static files: keep-alive, pipelining, back-pressure, graceful end.
+//! An HTTP/1.1 server: keep-alive, pipelining, files by `send_file`, back-pressure, graceful end.
 //!
 //! ```sh
 //! cargo run --release -p uv-core --example http -- --root . --port 8080 --backend auto
@@ -26,8 +26,6 @@ use uv_core::{
 const MAX_HEAD: usize = 16 * 1024;
 /// A connection without requests is closed after this time.
 const IDLE: Duration = Duration::from_secs(30);
-/// The bytes of a file that are read and written at a time.
-const CHUNK: usize = 256 * 1024;
 
 #[derive(Default)]
 struct Server {
@@ -163,14 +161,14 @@ fn next_request(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
     let opening = fs::open(path, fs::OpenOptions::new().read(true));
     opening.start(lp, move |lp, opened| {
         peer.attempt(lp, |lp| match opened {
-            Ok(file) => send_file(lp, peer, file, keep, body),
+            Ok(file) => answer(lp, peer, file, keep, body),
             Err(_) => respond(lp, peer, "404 Not Found", keep, b"not found\n".to_vec()),
         });
     })?;
     Ok(())
 }
 
-fn send_file(
+fn answer(
     lp: &mut Loop<Auto>,
     peer: Tcp,
     file: fs::File,
@@ -184,41 +182,18 @@ fn send_file(
                 return respond(lp, peer, "404 Not Found", keep, b"no file\n".to_vec());
             }
             peer.send(lp, head("200 OK", keep, stat.size));
-            match body {
-                true => send_chunk(lp, peer, file, 0..stat.size, keep, Vec::new()),
-                false => responded(lp, peer, keep),
+            if !body {
+                return responded(lp, peer, keep);
             }
-        });
-    })?;
-    Ok(())
-}
-
-/// Sends the next piece of a file, and the rest when the kernel has taken it: a slow client holds
-/// one buffer. A file that shrinks meanwhile breaks the promise of its length: the connection ends.
-fn send_chunk(
-    lp: &mut Loop<Auto>,
-    peer: Tcp,
-    file: fs::File,
-    left: std::ops::Range<u64>,
-    keep: bool,
-    mut buffer: Vec<u8>,
-) -> io::Result<()> {
-    if left.is_empty() || peer.is_closing(lp) {
-        return responded(lp, peer, keep);
-    }
-    buffer.resize(CHUNK.min((left.end - left.start) as usize), 0);
-    fs::read_at(&file, buffer, left.start).start(lp, move |lp, (count, mut buffer)| {
-        peer.attempt(lp, |lp| {
-            buffer.truncate(count?);
-            if buffer.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            let rest = left.start + buffer.len() as u64..left.end;
-            peer.write_with(lp, buffer, move |lp, peer, written, buffer| {
-                peer.attempt(lp, |lp| {
-                    written.and_then(|()| send_chunk(lp, peer, file, rest, keep, buffer))
+            // A slow client holds no memory: the file is sent when the kernel takes more of it.
+            peer.send_file(lp, &file, 0..stat.size, move |lp, peer, result, sent| {
+                peer.attempt(lp, |lp| match result {
+                    Ok(()) if sent == stat.size => responded(lp, peer, keep),
+                    // It was promised to be longer: the connection ends.
+                    Ok(()) => Err(io::ErrorKind::UnexpectedEof.into()),
+                    Err(error) => Err(error),
                 });
-            });
+            })?;
             Ok(())
         });
     })?;

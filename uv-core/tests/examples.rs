@@ -37,6 +37,10 @@ mod cpu_work;
 #[path = "../examples/embedded.rs"]
 #[allow(dead_code)]
 mod embedded;
+#[cfg(unix)]
+#[path = "../examples/embedded_tokio.rs"]
+#[allow(dead_code)]
+mod embedded_tokio;
 #[path = "../examples/http.rs"]
 #[allow(dead_code)]
 mod http;
@@ -538,6 +542,17 @@ fn per_core_server_echoes() {
 fn embedded_loop_is_driven_by_mio() {
     for name in Auto::NAMES {
         match embedded::run(name, 5) {
+            Ok(counts) => assert_eq!(counts, (5, 5), "{name}"),
+            missing => is_missing(name, missing), // `select` and `poll` have no descriptor.
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn embedded_loop_is_driven_by_tokio() {
+    for name in Auto::NAMES {
+        match embedded_tokio::run(name, 5) {
             Ok(counts) => assert_eq!(counts, (5, 5), "{name}"),
             missing => is_missing(name, missing), // `select` and `poll` have no descriptor.
         }

@@ -2,6 +2,8 @@
 
 mod callbacks;
 mod close;
+#[cfg(unix)]
+mod embedding;
 pub(crate) mod exchange;
 mod fork;
 mod iteration;
@@ -10,6 +12,7 @@ mod operations;
 mod recv_buffers;
 mod sources;
 mod state;
+mod thread;
 mod time;
 
 use std::cell::Cell;
