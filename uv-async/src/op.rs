@@ -26,14 +26,50 @@ pub(crate) struct OpCell<T> {
     result: Cell<Option<T>>,
 }
 
-/// What to wake when the result is there.
-#[derive(Default)]
-enum Waiting {
+/// What to wake when a result is there.
+#[derive(Debug, Default)]
+pub(crate) enum Waiting {
     #[default]
     Nothing,
     /// A task of this runtime.
     Task(u32),
     Waker(Waker),
+}
+
+impl Waiting {
+    /// The task that is polled with `cx`.
+    pub(crate) fn for_context<B: Backend>(rt: &Rt<B>, cx: &Context<'_>) -> Waiting {
+        match rt.current_task(cx.waker()) {
+            Some(id) => Waiting::Task(id),
+            None => Waiting::Waker(cx.waker().clone()),
+        }
+    }
+
+    /// True if both wake the same.
+    pub(crate) fn is_same(&self, other: &Waiting) -> bool {
+        match (self, other) {
+            (Waiting::Task(one), Waiting::Task(other)) => one == other,
+            (Waiting::Waker(one), Waiting::Waker(other)) => one.will_wake(other),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn wake<B: Backend>(self, rt: &Rt<B>, lp: &mut Loop<B>) {
+        match self {
+            Waiting::Nothing => {}
+            Waiting::Task(id) => rt.wake_task(lp, id),
+            Waiting::Waker(waker) => rt.enter(lp, || waker.wake()),
+        }
+    }
+
+    /// As [`wake`](Waiting::wake), without the loop.
+    pub(crate) fn wake_later<B: Backend>(self, rt: &Rt<B>) {
+        match self {
+            Waiting::Nothing => {}
+            Waiting::Task(id) => rt.wake_task_later(id),
+            Waiting::Waker(waker) => waker.wake(),
+        }
+    }
 }
 
 impl<T> Default for OpCell<T> {
@@ -111,11 +147,7 @@ impl<B: Backend, T: OrLost> Completer<B, T> {
             return Some(result);
         }
         cell.result.set(Some(result));
-        match cell.waiting.take() {
-            Waiting::Nothing => {}
-            Waiting::Task(id) => self.rt.wake_task(lp, id),
-            Waiting::Waker(waker) => self.rt.enter(lp, || waker.wake()),
-        }
+        cell.waiting.take().wake(&self.rt, lp);
         None
     }
 }
@@ -132,11 +164,7 @@ impl<B: Backend, T: OrLost> Completer<B, T> {
                 return self.rt.cells().put(cell); // The future is gone too.
             }
             cell.result.set(Some(result()));
-            match cell.waiting.take() {
-                Waiting::Nothing => {}
-                Waiting::Task(id) => self.rt.wake_task_later(id),
-                Waiting::Waker(waker) => waker.wake(),
-            }
+            cell.waiting.take().wake_later(&self.rt);
         }
     }
 }
@@ -186,10 +214,7 @@ impl<B: Backend, T: OrLost> Future for Op<B, T> {
             return Poll::Ready(result);
         }
         if let Some(cell) = &self.cell {
-            cell.waiting.set(match self.rt.current_task(cx.waker()) {
-                Some(id) => Waiting::Task(id),
-                None => Waiting::Waker(cx.waker().clone()),
-            });
+            cell.waiting.set(Waiting::for_context(&self.rt, cx));
         }
         Poll::Pending
     }

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -344,5 +346,139 @@ fn drops_outside_of_tasks_close_too() {
         rt.block_on(lp, async {}).unwrap();
         lp.run(uv_core::RunMode::NoWait).unwrap();
         assert!(keys.iter().all(|key| key.is_closing(lp)));
+    });
+}
+
+/// A file with a pattern, which goes with the test.
+fn file_of(size: usize, name: &str) -> (Vec<u8>, std::path::PathBuf) {
+    let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+    let path = std::env::temp_dir().join(format!("uv-async-{name}-{}", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    (bytes, path)
+}
+
+#[test]
+fn files_are_sent_in_order_with_writes() {
+    let (bytes, path) = file_of(700_000, "in-order");
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let file = rt.fs(fs::open(&path, fs::OpenOptions::new().read(true))).await?;
+        let sender = rt.spawn_local(async move {
+            one.write_all("head").await.0?;
+            assert_eq!(one.send_file(&file, 100..600_000).await?, 599_900);
+            one.write_all("tail").await.0?;
+            assert_eq!(one.send_file(&file, 699_000..u32::MAX.into()).await?, 1000);
+            assert!(one.send_file(&file, Range { start: 2, end: 1 }).await.is_err());
+            one.shutdown().await
+        });
+        let mut all = Vec::new();
+        loop {
+            let lent = other.lend().await?;
+            if lent.is_empty() {
+                break;
+            }
+            all.extend_from_slice(&lent);
+        }
+        sender.await??;
+        let expected = [&b"head"[..], &bytes[100..600_000], b"tail", &bytes[699_000..]].concat();
+        assert!(all == expected, "{} of {} bytes", all.len(), expected.len());
+        Ok(())
+    });
+    std::fs::remove_file(path).unwrap();
+}
+
+/// The peer gets a beginning of the file, and then what is written next.
+#[test]
+fn a_dropped_send_of_a_file_leaves_the_stream_in_order() {
+    let (bytes, path) = file_of(16_000_000, "dropped");
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let file = rt.fs(fs::open(&path, fs::OpenOptions::new().read(true))).await?;
+        let sending = rt.timeout(Duration::from_millis(2), one.send_file(&file, 0..16_000_000));
+        assert!(sending.await.is_err(), "nothing reads, and the file is larger than all buffers");
+        let (marker, reader) = (vec![255; 1000], rt.clone());
+        let reader = reader.spawn_local(async move {
+            let mut all = Vec::new();
+            loop {
+                let lent = other.lend().await?;
+                if lent.is_empty() {
+                    return io::Result::Ok(all);
+                }
+                all.extend_from_slice(&lent);
+            }
+        });
+        one.write_all(marker.clone()).await.0?;
+        one.shutdown().await?;
+        let all = reader.await??;
+        let sent = all.len() - marker.len();
+        assert!(sent < bytes.len() && all[..sent] == bytes[..sent] && all[sent..] == marker);
+        Ok(())
+    });
+    std::fs::remove_file(path).unwrap();
+}
+
+/// A stream that is not read holds a bounded number of bytes: the rest stays with the peer.
+#[test]
+fn a_slow_reader_stops_the_sender() {
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let writer = rt.spawn_local(async move { one.write_all(vec![1; 64 << 20]).await.0 });
+        let mut total = other.lend().await?.len();
+        // The loop goes on reading for a while, and stops.
+        for _ in 0..200 {
+            rt.sleep(Duration::from_micros(100)).await;
+        }
+        assert!(!writer.is_finished(), "64 MiB fit into no buffers");
+        while total < 64 << 20 {
+            let lent = other.lend().await?;
+            assert!(lent.len() <= 1 << 20, "{} bytes at once", lent.len());
+            total += lent.len();
+        }
+        writer.await?
+    });
+}
+
+/// Tasks that read one stream in all ways: each byte goes to one of them.
+#[test]
+fn readers_of_all_kinds_share_a_stream() {
+    const TOTAL: usize = 300_000;
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let (other, seen) = (Rc::new(other), Rc::new(Cell::new(0)));
+        let readers: Vec<_> = (0..6)
+            .map(|number| {
+                let (other, seen) = (Rc::clone(&other), Rc::clone(&seen));
+                rt.spawn_local(async move {
+                    loop {
+                        let count = match number % 2 {
+                            0 => other.read(vec![0; 5000]).await.0?,
+                            _ => other.lend().await?.len(),
+                        };
+                        if count == 0 {
+                            return io::Result::Ok(());
+                        }
+                        seen.set(seen.get() + count);
+                    }
+                })
+            })
+            .collect();
+        let mut left = TOTAL;
+        for size in [1, 100, 9000].into_iter().cycle() {
+            let size = left.min(size);
+            one.write_all(vec![1; size]).await.0?;
+            left -= size;
+            if left == 0 {
+                break;
+            }
+            if size == 100 {
+                yield_now().await;
+            }
+        }
+        one.shutdown().await?;
+        for reader in readers {
+            reader.await??;
+        }
+        assert_eq!(seen.get(), TOTAL);
+        Ok(())
     });
 }

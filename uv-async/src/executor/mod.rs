@@ -28,7 +28,8 @@ pub use block_on::LoopExt;
 pub use join::{JoinError, JoinHandle};
 pub use spawner::{Spawned, Spawner};
 
-use crate::op::CellPool;
+use crate::io::{MemoryPool, ReceivedPool};
+use crate::op::{CellPool, Waiting};
 use lent::Lent;
 use spawner::Inbox;
 use tasks::{Next, Signal, Tasks};
@@ -95,6 +96,8 @@ struct Inner<B: Backend> {
     /// The loop or its handle is gone: tasks cannot run any more.
     detached: Cell<bool>,
     cells: CellPool,
+    memory: MemoryPool,
+    received: ReceivedPool,
 }
 
 /// A call for the next pass.
@@ -145,6 +148,8 @@ impl<B: Backend> Rt<B> {
             deferred: RefCell::default(),
             detached: Cell::new(false),
             cells: CellPool::default(),
+            memory: MemoryPool::default(),
+            received: ReceivedPool::default(),
         }));
         drop(owner.set(Owner(rt.clone())));
         // The handle keeps the loop alive until the first pass, for tasks that are spawned before.
@@ -268,6 +273,14 @@ impl<B: Backend> Rt<B> {
         &self.0.cells
     }
 
+    pub(crate) fn memory(&self) -> &MemoryPool {
+        &self.0.memory
+    }
+
+    pub(crate) fn received(&self) -> &ReceivedPool {
+        &self.0.received
+    }
+
     /// The task that is polled, if `waker` is its own.
     pub(crate) fn current_task(&self, waker: &Waker) -> Option<u32> {
         let current = self.0.current.borrow();
@@ -279,8 +292,12 @@ impl<B: Backend> Rt<B> {
         let claimed = self.0.tasks.borrow().node(id).is_some_and(|node| node.claim());
         if claimed {
             self.0.ready.borrow_mut().push_back(id);
-            self.settle(lp);
-            self.schedule(lp);
+            if !self.0.referenced.get() {
+                self.settle(lp);
+            }
+            if !self.0.scheduled.get() {
+                self.schedule(lp);
+            }
         }
     }
 
@@ -290,6 +307,13 @@ impl<B: Backend> Rt<B> {
         if let Some(header) = header {
             std::task::Wake::wake(header);
         }
+    }
+
+    /// Wakes what waits, by the loop if it is lent.
+    pub(crate) fn with_or_wake_later(&self, waiting: Waiting) {
+        let mut waiting = Some(waiting);
+        self.try_with(|lp| waiting.take().unwrap_or_default().wake(self, lp));
+        waiting.unwrap_or_default().wake_later(self);
     }
 
     /// Calls `f` with the loop: now if it is lent, otherwise in the next pass. Not at all once the

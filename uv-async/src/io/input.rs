@@ -2,41 +2,41 @@
 
 use std::collections::VecDeque;
 
-/// The size of the buffers that the crate reads into.
-pub(crate) const CHUNK: usize = 8 * 1024;
+use super::memory::{MAX_OWN, MemoryPool};
 
 /// Received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
-    /// A filled buffer, of which `chunk[at..end]` is not consumed.
+    /// Bytes, of which `chunk[at..]` are not consumed.
     chunk: Vec<u8>,
     at: usize,
-    end: usize,
     /// Bytes behind those of the chunk: of reads that were dropped when they were complete.
     behind: VecDeque<u8>,
     /// The last read has filled its buffer: there may be more.
     pub(crate) full: bool,
     /// How many reads in a row did not wait.
     pub(crate) streak: u8,
+    /// Bytes come in large pieces.
+    pub(crate) large: bool,
 }
 
 impl Input {
     pub(crate) fn is_empty(&self) -> bool {
-        self.at == self.end && self.behind.is_empty()
+        self.at == self.chunk.len() && self.behind.is_empty()
     }
 
     /// The next bytes.
     pub(crate) fn bytes(&mut self) -> &[u8] {
-        if self.at < self.end {
-            return &self.chunk[self.at..self.end];
+        if self.at < self.chunk.len() {
+            return &self.chunk[self.at..];
         }
         let (first, second) = self.behind.as_slices();
         if first.is_empty() { second } else { first }
     }
 
     pub(crate) fn consume(&mut self, count: usize) {
-        if self.at < self.end {
-            self.at = self.end.min(self.at + count);
+        if self.at < self.chunk.len() {
+            self.at = self.chunk.len().min(self.at + count);
         } else {
             self.behind.drain(..count.min(self.behind.len()));
         }
@@ -66,64 +66,78 @@ impl Input {
         }
     }
 
+    /// Appends bytes, in memory of the pool if they are many.
+    pub(crate) fn append(&mut self, bytes: &[u8], pool: &MemoryPool) {
+        if self.is_empty() {
+            self.chunk.clear();
+            self.at = 0;
+            if self.chunk.capacity() < bytes.len() {
+                pool.release(&mut self.chunk);
+                self.chunk = pool.take(bytes.len());
+            }
+        }
+        match self.behind.is_empty() {
+            true => self.chunk.extend_from_slice(bytes),
+            false => self.behind.extend(bytes),
+        }
+    }
+
     /// Appends bytes of a read that was dropped.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.behind.extend(bytes);
     }
 
-    /// Sets a filled buffer; there must be no other bytes.
-    pub(crate) fn fill(&mut self, chunk: Vec<u8>, end: usize) {
-        (self.chunk, self.at, self.end) = (chunk, 0, end);
+    /// Gives up memory that holds no bytes, for other streams.
+    pub(crate) fn release_memory(&mut self, pool: &MemoryPool) {
+        if self.at == self.chunk.len() {
+            self.chunk.clear();
+            self.at = 0;
+            pool.release(&mut self.chunk);
+        }
     }
 
-    /// Memory to fill, if all of it is consumed.
-    pub(crate) fn take_memory(&mut self) -> Option<Vec<u8>> {
-        let free = self.at == self.end && !self.chunk.is_empty();
-        free.then(|| {
-            (self.at, self.end) = (0, 0);
-            std::mem::take(&mut self.chunk)
-        })
+    /// Forgets everything but small memory, for another stream.
+    pub(crate) fn reset(&mut self) {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.clear();
+        chunk.shrink_to(MAX_OWN);
+        *self = Input { chunk, ..Input::default() };
     }
 
     /// Takes the next bytes out, with their memory.
     pub(crate) fn take_chunk(&mut self) -> Chunk {
-        if self.at == self.end && !self.behind.is_empty() {
-            let memory: Vec<u8> = std::mem::take(&mut self.behind).into();
-            let end = memory.len();
-            return Chunk { memory, at: 0, end };
+        if self.at == self.chunk.len() && !self.behind.is_empty() {
+            return Chunk { memory: std::mem::take(&mut self.behind).into(), at: 0 };
         }
-        let chunk = Chunk { memory: std::mem::take(&mut self.chunk), at: self.at, end: self.end };
-        (self.at, self.end) = (0, 0);
-        chunk
+        Chunk { memory: std::mem::take(&mut self.chunk), at: std::mem::take(&mut self.at) }
     }
 
     /// Puts a chunk back: what is left of its bytes precedes all others.
     pub(crate) fn put_back(&mut self, chunk: Chunk) {
-        let Chunk { memory, at, end } = chunk;
+        let Chunk { memory, at } = chunk;
         if self.is_empty() {
-            (self.chunk, self.at, self.end) = (memory, at, end);
-        } else if at < end {
+            (self.chunk, self.at) = (memory, at);
+        } else if at < memory.len() {
             let rest = self.take_all();
-            self.push(&memory[at..end]);
+            self.push(&memory[at..]);
             self.push(&rest);
         }
     }
 
     /// Takes all bytes.
     pub(crate) fn take_all(&mut self) -> Vec<u8> {
-        let mut all = self.chunk[self.at..self.end].to_vec();
-        self.at = self.end;
+        let mut all = self.chunk[self.at..].to_vec();
+        self.at = self.chunk.len();
         all.extend(std::mem::take(&mut self.behind));
         all
     }
 }
 
-/// A part of the received bytes.
+/// A part of the received bytes: `memory[at..]`.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) memory: Vec<u8>,
     pub(crate) at: usize,
-    pub(crate) end: usize,
 }
 
 #[cfg(test)]
@@ -132,14 +146,16 @@ mod tests {
 
     #[test]
     fn bytes_stay_in_order_whichever_way_they_are_taken() {
-        let mut input = Input::default();
-        assert!(input.is_empty() && input.take_memory().is_none());
-        input.fill(b"abcd____".to_vec(), 4);
-        input.push(b"efgh");
+        let (mut input, pool) = (Input::default(), MemoryPool::default());
+        assert!(input.is_empty());
+        input.append(b"ab", &pool);
+        input.append(b"cd", &pool);
+        input.push(b"ef");
+        input.append(b"gh", &pool);
         let mut memory = [0; 2];
         assert_eq!((input.copy_to(&mut memory), &memory), (2, b"ab"));
         let chunk = input.take_chunk();
-        assert_eq!(&chunk.memory[chunk.at..chunk.end], b"cd");
+        assert_eq!(&chunk.memory[chunk.at..], b"cd");
         assert_eq!(input.bytes(), b"efgh");
         input.put_back(Chunk { at: chunk.at + 1, ..chunk });
         let mut memory = [0; 8];
@@ -150,6 +166,10 @@ mod tests {
         assert_eq!(chunk.memory, b"ij");
         input.put_back(chunk);
         assert_eq!(input.take_all(), b"ij");
-        assert!(input.is_empty() && input.take_memory().is_some());
+        assert!(input.is_empty());
+        input.append(&[1; 10_000], &pool);
+        input.consume(10_000);
+        input.release_memory(&pool);
+        assert!(pool.take(10_000).capacity() >= 10_000, "a stream that waits has no memory");
     }
 }

@@ -21,7 +21,7 @@ impl<'a> Lent<'a> {
     /// kind.
     pub fn keep_from(mut self, count: usize) {
         if let Some(chunk) = &mut self.chunk {
-            chunk.at = chunk.end.min(chunk.at + count);
+            chunk.at = chunk.memory.len().min(chunk.at + count);
         }
         self.put_back();
     }
@@ -37,14 +37,14 @@ impl std::ops::Deref for Lent<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.chunk.as_ref().map_or(&[], |chunk| &chunk.memory[chunk.at..chunk.end])
+        self.chunk.as_ref().map_or(&[], |chunk| &chunk.memory[chunk.at..])
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if let Some(chunk) = &mut self.chunk {
-            chunk.at = chunk.end;
+            chunk.at = chunk.memory.len();
         }
         self.put_back();
     }

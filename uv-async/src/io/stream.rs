@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use uv_core::poll_core::Backend;
@@ -14,10 +15,11 @@ use uv_core::{
 
 use super::buf::{BufResult, Carried, Done, len_of};
 use super::halves::{ReadHalf, WriteHalf};
-use super::input::{CHUNK, Input};
+use super::input::Chunk;
 use super::lent::Lent;
+use super::received::{LARGE, Received};
 use crate::Rt;
-use crate::op::Op;
+use crate::op::{Op, OrLost};
 
 /// The number of reads in a row that do not let other tasks run.
 const MAX_STREAK: u8 = 16;
@@ -41,19 +43,12 @@ const MAX_JOINED: usize = 2048;
 pub struct IoStream<S: Stream, B: Backend = DefaultBackend> {
     rt: Rt<B>,
     key: Option<S>,
-    pub(crate) input: RefCell<Input>,
-    /// The read of the runtime's own buffer.
-    filling: RefCell<Option<Filling<B>>>,
+    received: Option<Rc<Received>>,
+    /// Bytes that a `poll_fill_buf` of the traits has lent. The next read puts them back.
+    front: RefCell<Option<Chunk>>,
     /// The writes of the poll-based traits that wait.
     draining: RefCell<Option<Op<B, Done<Vec<u8>>>>>,
     closing: RefCell<Option<Op<B, io::Result<()>>>>,
-}
-
-/// A read into a buffer of the runtime. It belongs to the stream, not to a future: whichever task
-/// polls next gets its bytes.
-struct Filling<B: Backend> {
-    op: Op<B, Done<Vec<u8>>>,
-    request: ReadRequest,
 }
 
 impl<S: Stream, B: Backend> IoStream<S, B> {
@@ -77,8 +72,8 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
         IoStream {
             rt: rt.clone(),
             key: Some(key),
-            input: RefCell::default(),
-            filling: RefCell::default(),
+            received: Some(rt.received().take()),
+            front: RefCell::default(),
             draining: RefCell::default(),
             closing: RefCell::default(),
         }
@@ -87,22 +82,24 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// Gives the handle up, with the bytes that were received and not read. Bytes that the loop
     /// has are for the next reader of the handle.
     pub fn into_key(mut self) -> (S, Vec<u8>) {
-        let mut unread = self.input.borrow_mut().take_all();
-        if let Some(Filling { mut op, request }) = self.filling.take() {
-            match op.take().map(Done::into_result) {
-                Some((Ok(count), memory)) => unread.extend(&memory[..count]),
-                Some(_) => {}
-                None => self.rt.with_or_defer(move |lp| drop(request.cancel(lp))),
-            }
-        }
         let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
+        let received = Rc::clone(self.received());
+        self.rt.with_or_defer(move |lp| received.stop(lp, key));
+        self.put_front_back(0);
+        let unread = self.received().input.borrow_mut().take_all();
         (key, unread)
     }
 
-    /// The handle, for options that this crate does not wrap: see [`Rt::with`].
+    /// The handle, for options that this crate does not wrap: see [`Rt::with`]. The loop may be
+    /// reading from it: [`into_key`](IoStream::into_key) ends that.
     pub fn key(&self) -> S {
         let Some(key) = self.key else { unreachable!("the key is there until a drop") };
         key
+    }
+
+    pub(crate) fn received(&self) -> &Rc<Received> {
+        let Some(received) = &self.received else { unreachable!("it is there until a drop") };
+        received
     }
 
     /// The runtime.
@@ -113,7 +110,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// Reads into a buffer: its result is the number of bytes, 0 at the end of the stream.
     ///
     /// The buffer is the operation's while it runs, so that a backend can lend it to the kernel:
-    /// nothing is copied.
+    /// nothing is copied, unless bytes arrive in small pieces or were received before.
     ///
     /// ```
     /// use uv_async::{LoopExt, TcpStream};
@@ -138,38 +135,59 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// No byte is lost: bytes that arrive for a dropped read are for the next one, in order. The
     /// buffer is dropped as soon as no operation uses it.
     pub async fn read<T: IoBufMut>(&self, mut buf: T) -> BufResult<usize, T> {
-        if self.filling.borrow().is_some() {
-            if let Err(error) = poll_fn(|cx| self.poll_fill(cx)).await {
-                return (Err(error), buf);
-            }
-            let count = self.input.borrow_mut().copy_to(buf.memory());
-            return (Ok(count), buf);
+        if buf.memory().is_empty() {
+            return (Err(empty_buffer()), buf);
         }
-        let copied = self.input.borrow_mut().copy_to(buf.memory());
+        self.put_front_back(0);
+        let copied = self.received().input.borrow_mut().copy_to(buf.memory());
         if copied > 0 {
             return (Ok(copied), buf);
         }
         if let Some(result) = self.try_more(buf.memory()) {
             return (result, buf);
         }
+        if self.prefers_pushed() {
+            let result = poll_fn(|cx| {
+                ready!(self.poll_fill(cx))?;
+                Poll::Ready(Ok(self.received().input.borrow_mut().copy_to(buf.memory())))
+            });
+            return (result.await, buf);
+        }
         let (completer, op) = self.rt.op();
         let (key, carried) = (self.key(), Carried::new(buf, 0, completer));
-        let request = self.rt.with(|lp| key.read(lp, carried, finish));
+        let request = self.rt.with(|lp| {
+            self.received().stop(lp, key);
+            key.read(lp, carried, finish)
+        });
         let mut reading = Reading { stream: self, op, request: request.as_ref().ok().copied() };
         if let Err(error) = request {
             return reading.op.refused(error);
         }
+        self.received().requests.set(self.received().requests.get() + 1);
         let (result, mut buf) =
             poll_fn(|cx| Pin::new(&mut reading.op).poll(cx)).await.into_result();
-        let size = buf.memory().len();
-        self.input.borrow_mut().full = result.as_ref().is_ok_and(|count| *count == size);
+        let (count, size) = (*result.as_ref().unwrap_or(&0), buf.memory().len());
+        let mut input = self.received().input.borrow_mut();
+        (input.full, input.large) = (count == size, count >= LARGE);
+        drop(input);
         (result, buf)
+    }
+
+    /// True if a read should take what the loop pushes: bytes come in small pieces, or another task
+    /// waits for them already.
+    fn prefers_pushed(&self) -> bool {
+        let small = !self.received().input.borrow().large && self.received().requests.get() == 0;
+        small || self.received().has_waiting()
     }
 
     /// Reads without waiting if the last read has filled its buffer: then there may be more.
     fn try_more(&self, memory: &mut [u8]) -> Option<io::Result<usize>> {
-        let mut input = self.input.borrow_mut();
-        if !input.full || input.streak >= MAX_STREAK || memory.is_empty() {
+        let mut input = self.received().input.borrow_mut();
+        if !input.full
+            || self.received().is_pushing()
+            || input.streak >= MAX_STREAK
+            || memory.is_empty()
+        {
             input.streak = 0;
             return None;
         }
@@ -252,36 +270,35 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// No byte is lost.
     pub async fn lend(&self) -> io::Result<Lent<'_>> {
         poll_fn(|cx| self.poll_fill(cx)).await?;
-        let chunk = self.input.borrow_mut().take_chunk();
-        Ok(Lent::new(&self.input, chunk))
+        let chunk = self.received().input.borrow_mut().take_chunk();
+        Ok(Lent::new(&self.received().input, chunk))
     }
 
     /// Waits until there are bytes in `input`, or the stream has ended.
     pub(crate) fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.input.borrow().is_empty() {
-            return Poll::Ready(Ok(()));
-        }
-        let mut filling = self.filling.borrow_mut();
-        if filling.is_none() {
-            let memory = self.input.borrow_mut().take_memory();
-            let memory = memory.unwrap_or_else(|| vec![0; CHUNK]);
-            match self.start_filling(memory) {
-                Ok(started) => *filling = Some(started),
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        let Some(Filling { op, .. }) = &mut *filling else { return Poll::Pending };
-        let (result, memory) = ready!(Pin::new(op).poll(cx)).into_result();
-        *filling = None;
-        self.input.borrow_mut().fill(memory, *result.as_ref().unwrap_or(&0));
-        Poll::Ready(result.map(drop))
+        self.put_front_back(0);
+        self.received().poll_fill(&self.rt, self.key(), cx)
     }
 
-    fn start_filling(&self, memory: Vec<u8>) -> io::Result<Filling<B>> {
-        let (completer, op) = self.rt.op();
-        let (key, carried) = (self.key(), Carried::new(memory, 0, completer));
-        let request = self.rt.with(|lp| key.read(lp, carried, finish))?;
-        Ok(Filling { op, request })
+    /// Takes the next bytes out until [`put_front_back`](IoStream::put_front_back), so that they can
+    /// be borrowed.
+    #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
+    pub(crate) fn take_front(&mut self) -> &[u8] {
+        let chunk = self.received().input.borrow_mut().take_chunk();
+        let Chunk { memory, at } = self.front.get_mut().insert(chunk);
+        &memory[*at..]
+    }
+
+    /// Puts these bytes back, without the first `consumed`.
+    #[inline]
+    pub(crate) fn put_front_back(&self, consumed: usize) {
+        if self.front.borrow().is_none() {
+            return;
+        }
+        if let Some(mut chunk) = self.front.take() {
+            chunk.at = chunk.memory.len().min(chunk.at + consumed);
+            self.received().input.borrow_mut().put_back(chunk);
+        }
     }
 
     /// Writes some bytes of a buffer, at least one unless it is empty; returns their number.
@@ -329,6 +346,45 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     pub async fn write_all<T: IoBuf>(&self, buf: T) -> BufResult<(), T> {
         let (result, buf) = self.write_bytes(buf, true).await;
         (result.map(drop), buf)
+    }
+
+    /// Writes all of a slice. Bytes that the kernel does not take immediately are copied.
+    ///
+    /// This is the way to send what was [lent](IoStream::lend), and small messages from memory
+    /// that the program goes on using.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt)?;
+    ///     one.write_slice(b"echo").await?;
+    ///     let lent = other.lend().await?;
+    ///     other.write_slice(&lent).await?;
+    ///     assert_eq!(&*one.lend().await?, b"echo");
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](IoStream::write). Bytes that were copied are reported like those of
+    /// [`write_all`](IoStream::write_all): by the next write, or by a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// If this is dropped, bytes that it has copied are sent and the rest is not; how many were is
+    /// not known.
+    pub async fn write_slice(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = [IoSlice::new(&bytes[at..])];
+            at += poll_fn(|cx| self.poll_write_copy(cx, &rest)).await?;
+        }
+        Ok(())
     }
 
     async fn write_bytes<T: IoBuf>(&self, buf: T, all: bool) -> BufResult<usize, T> {
@@ -476,7 +532,14 @@ fn finish<S, B: Backend, T: 'static>(
 impl<S: Stream, B: Backend> Drop for IoStream<S, B> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.rt.with_or_defer(move |lp| close(lp, key));
+            let (rt, received) = (self.rt.clone(), self.received.take());
+            self.rt.with_or_defer(move |lp| {
+                if let Some(received) = received {
+                    received.stop(lp, key);
+                    rt.received().put(received);
+                }
+                close(lp, key);
+            });
         }
     }
 }
@@ -500,36 +563,39 @@ struct Reading<'a, S: Stream, B: Backend, T: IoBufMut> {
 
 impl<S: Stream, B: Backend, T: IoBufMut> Drop for Reading<'_, S, B, T> {
     fn drop(&mut self) {
-        if !self.op.is_pending() {
-            return;
-        }
-        match (self.op.take(), self.request) {
-            (Some(done), _) => {
-                if let (Ok(count), mut buf) = done.into_result() {
-                    self.stream.input.borrow_mut().push(&buf.memory()[..count]);
+        let Some(request) = self.request else { return };
+        let (rt, received) = (&self.stream.rt, self.stream.received());
+        if self.op.is_pending() {
+            match self.op.take() {
+                Some(done) => {
+                    if let (Ok(count), mut buf) = done.into_result() {
+                        received.input.borrow_mut().push(&buf.memory()[..count]);
+                    }
                 }
+                None => rt.with_or_defer(move |lp| drop(request.cancel(lp))),
             }
-            (None, Some(request)) => {
-                self.stream.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
-            }
-            (None, None) => {}
         }
+        received.request_ended(rt);
     }
 }
 
 /// A write in flight.
-struct Writing<'a, B: Backend, T: IoBuf> {
-    rt: &'a Rt<B>,
-    op: Op<B, Done<T>>,
-    request: Option<WriteRequest>,
+pub(super) struct Writing<'a, B: Backend, T: OrLost> {
+    pub(super) rt: &'a Rt<B>,
+    pub(super) op: Op<B, T>,
+    pub(super) request: Option<WriteRequest>,
 }
 
-impl<B: Backend, T: IoBuf> Drop for Writing<'_, B, T> {
+impl<B: Backend, T: OrLost> Drop for Writing<'_, B, T> {
     fn drop(&mut self) {
         if let Some(request) = self.request.filter(|_| self.op.is_pending()) {
             self.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
         }
     }
+}
+
+fn empty_buffer() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a read needs a buffer that is not empty")
 }
 
 impl<S: Stream, B: Backend> fmt::Debug for IoStream<S, B> {

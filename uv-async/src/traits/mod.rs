@@ -16,7 +16,7 @@ impl<S: uv_core::Stream, B: uv_core::poll_core::Backend> crate::IoStream<S, B> {
         if room > 0 {
             std::task::ready!(self.poll_fill(cx))?;
         }
-        std::task::Poll::Ready(Ok(self.input.borrow_mut().take_with(room, put)))
+        std::task::Poll::Ready(Ok(self.received().input.borrow_mut().take_with(room, put)))
     }
 }
 
@@ -69,13 +69,12 @@ macro_rules! poll_buf_read {
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
             ) -> Poll<io::Result<&[u8]>> {
-                let this = self.get_mut();
-                std::task::ready!(this.poll_fill(cx))?;
-                Poll::Ready(Ok(this.input.get_mut().bytes()))
+                std::task::ready!(self.poll_fill(cx))?;
+                Poll::Ready(Ok(self.get_mut().take_front()))
             }
 
             fn consume(self: Pin<&mut Self>, count: usize) {
-                self.input.borrow_mut().consume(count);
+                self.put_front_back(count);
             }
         }
     };
