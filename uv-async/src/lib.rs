@@ -14,11 +14,11 @@
 //!             let client = listener.accept().await?;
 //!             rt.spawn_local(async move {
 //!                 loop {
-//!                     let bytes = client.lend().await?.to_vec();
+//!                     let bytes = client.lend().await?;
 //!                     if bytes.is_empty() {
 //!                         return client.shutdown().await;
 //!                     }
-//!                     client.write_all(bytes).await.0?;
+//!                     client.write_slice(&bytes).await?;
 //!                 }
 //!             });
 //!         }
@@ -38,7 +38,7 @@
 //! | time | [`Rt::sleep`], [`Rt::interval`], [`Rt::timeout`], [`yield_now`] |
 //! | network | [`TcpListener`], [`TcpStream`] with the methods of [`IoListener`], [`IoStream`]; [`UdpSocket`] |
 //! | local sockets, pipes, terminals | [`PipeListener`], [`PipeStream`], [`Tty`] |
-//! | files, work, names, random bytes | [`Rt::fs`], [`Rt::queue_work`], [`Rt::getaddrinfo`], [`Rt::random`] |
+//! | files, work, names, random bytes | [`OperationExt::on`] or [`Rt::fs`], [`Rt::queue_work`], [`Rt::getaddrinfo`], [`Rt::random`] |
 //! | children, signals, file changes | [`Child`], [`Signal`], [`FsEvents`] |
 //! | messages of other threads | [`channel`] |
 //! | descriptors of other libraries | [`AsyncPoll`] |
@@ -87,7 +87,7 @@ pub use io::{
 };
 #[cfg(unix)]
 pub use io::{UnixListener, UnixStream};
-pub use requests::FsFuture;
+pub use requests::{FsFuture, OperationExt};
 pub use time::{Elapsed, Interval, Sleep, yield_now};
 #[cfg(feature = "hyper")]
 pub use traits::HyperTimer;

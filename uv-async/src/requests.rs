@@ -94,6 +94,35 @@ impl<A: Action, B: Backend> fmt::Debug for FsFuture<A, B> {
     }
 }
 
+/// Methods of [file operations](uv_core::fs::Operation) for futures.
+pub trait OperationExt<A: Action> {
+    /// Runs the operation on a loop: the same as [`Rt::fs`], at the end of an expression.
+    ///
+    /// A value of [`uv_core::fs`] cannot be awaited by itself: it belongs to no loop. With the loop
+    /// it is a future.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, OperationExt};
+    /// use uv_core::{Loop, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let file = fs::open("Cargo.toml", fs::OpenOptions::new().read(true)).on(&rt).await?;
+    ///     let (count, bytes) = fs::read_at(&file, vec![0; 9], 0).on(&rt).await;
+    ///     assert_eq!(&bytes[..count?], b"[package]");
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    fn on<B: Backend>(self, rt: &Rt<B>) -> FsFuture<A, B>;
+}
+
+impl<A: Action> OperationExt<A> for Operation<A> {
+    fn on<B: Backend>(self, rt: &Rt<B>) -> FsFuture<A, B> {
+        rt.fs(self)
+    }
+}
+
 /// Cancels a request if it is dropped before its completion.
 struct CancelOnDrop<'a, B: Backend, T: OrLost> {
     rt: &'a Rt<B>,
