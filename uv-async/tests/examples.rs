@@ -5,6 +5,12 @@ mod common;
 #[path = "../examples/chat.rs"]
 #[allow(dead_code)]
 mod chat;
+#[path = "../examples/echo.rs"]
+#[allow(dead_code)]
+mod echo;
+#[path = "../examples/executor_paths.rs"]
+#[allow(dead_code)]
+mod executor_paths;
 #[path = "../examples/key_value.rs"]
 #[allow(dead_code)]
 mod key_value;
@@ -108,4 +114,28 @@ fn a_store_answers_pipelined_requests() {
         server.abort();
         Ok(())
     });
+}
+
+#[test]
+fn bytes_are_echoed() {
+    each(async |rt, listener| {
+        let (address, inside) = (listener.local_addr()?, rt.clone());
+        let server = rt.spawn_local(async move { echo::serve(&inside, listener).await });
+        let client = TcpStream::connect(&rt, address).await?;
+        for size in [1, 64, 5000] {
+            let text = "x".repeat(size);
+            client.write_slice(text.as_bytes()).await?;
+            expect(&client, &text).await?;
+        }
+        client.shutdown().await?;
+        assert!(client.lend().await?.is_empty(), "the end is echoed, too");
+        server.abort();
+        Ok(())
+    });
+}
+
+#[test]
+fn the_paths_of_the_executor_run() {
+    let table = executor_paths::run(200).unwrap();
+    assert_eq!(table.lines().count(), 4, "{table}");
 }
