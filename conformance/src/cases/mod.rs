@@ -431,6 +431,7 @@ macro_rules! __list_of_cases {
                 allocated_memory_is_returned_if_no_data_is_left
                 try_read_returns_what_is_there
                 try_read_follows_received_data
+                try_read_loses_no_event
                 unconnected_streams_are_refused
                 writes_call_back_in_order
                 writes_return_their_buffers

@@ -223,7 +223,8 @@ impl<B: Backend> Loop<B> {
         if self.notifier.has_any() {
             dispatched += self.run_notifications();
         }
-        self.dispatching = false;
+        // Callbacks of notifications may have fetched events: `try_read` does.
+        self.dispatching = self.operations.handled < self.operations.events.len();
         dispatched
     }
 

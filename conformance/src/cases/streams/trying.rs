@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use uv_core::{Handle, RunMode, Stream, Tcp, error_name};
+use uv_core::{Async, Handle, RunMode, Stream, Tcp, error_name};
 
 use crate::support::loops::{new_loop, run};
 use crate::support::observe::SOON;
@@ -86,6 +86,32 @@ pub fn try_read_follows_received_data(lab: &Lab) -> Verdict {
         got.clear();
     }
     tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
+/// `try_read` may fetch events of other handles. They are delivered, even if it is called by the
+/// callback of an async, which runs after the events of the iteration.
+pub fn try_read_loses_no_event(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let ((tried, _tried_peer), (read, read_peer)) = (connected(&mut lp), connected(&mut lp));
+    let got = Log::default();
+    let log = got.clone();
+    read.read_start(&mut lp, move |_, _, bytes| log.extend(bytes.unwrap().to_vec())).unwrap();
+    // An operation that receives goes on after the stop.
+    tried.read_start(&mut lp, |_, _, _| {}).unwrap();
+    run(&mut lp, RunMode::NoWait);
+    tried.read_stop(&mut lp).unwrap();
+    let (signal, sender) = Async::new(&mut lp, move |lp, _| {
+        send(&read_peer, b"x");
+        assert_eq!(refusal(tried.try_read(lp, &mut [0])), ErrorKind::WouldBlock);
+    });
+    for round in 1..=20 {
+        sender.send().unwrap();
+        run_until(&mut lp, "a byte of the other stream", |_| got.len() == round);
+    }
+    [tried, read].into_iter().for_each(|it| it.close(&mut lp).unwrap());
+    signal.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
 }
