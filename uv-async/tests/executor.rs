@@ -7,14 +7,17 @@ mod simulated_time;
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use simulated_time::Jumping;
+use simulated_time::{Jumping, JumpingWaker};
 use uv_async::{LoopExt, POLL_BUDGET, Rt, yield_now};
+use uv_core::poll_core::{Backend, Event, Interest, Mode, RawSource, Token, Wake};
 use uv_core::{Check, Handle, Loop, RunMode, Timer};
 
 const MS: Duration = Duration::from_millis(1);
@@ -442,4 +445,122 @@ fn callbacks_run_beside_tasks() {
     })
     .unwrap();
     assert_eq!(log.take(), ["callback", "task", "callback", "callback", "task"]);
+}
+
+/// A backend that counts how often its loop is woken: what a real one may need a system call for.
+#[derive(Debug, Default)]
+struct Counted {
+    inner: Jumping,
+    wakes: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Debug)]
+struct CountedWaker(JumpingWaker, Arc<AtomicUsize>);
+
+impl Wake for CountedWaker {
+    fn wake(&self) -> io::Result<()> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.wake()
+    }
+}
+
+// SAFETY: it refuses every source and every operation, and reports no event, as the inner one.
+#[allow(unsafe_code)]
+unsafe impl Backend for Counted {
+    type Waker = CountedWaker;
+
+    fn waker(&self) -> CountedWaker {
+        CountedWaker(self.inner.waker(), Arc::clone(&self.wakes))
+    }
+
+    unsafe fn register(
+        &mut self,
+        token: Token,
+        source: RawSource,
+        interest: Interest,
+        mode: Mode,
+    ) -> io::Result<()> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.inner.register(token, source, interest, mode) }
+    }
+
+    fn modify(&mut self, token: Token, interest: Interest, mode: Mode) -> io::Result<()> {
+        self.inner.modify(token, interest, mode)
+    }
+
+    fn deregister(&mut self, token: Token) -> io::Result<()> {
+        self.inner.deregister(token)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        self.inner.wait(timeout, events)
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+}
+
+/// A flag that a task waits for, with the waker of its last poll.
+type Flag = Arc<Mutex<(bool, Option<Waker>)>>;
+
+async fn is_set(flag: Flag) {
+    poll_fn(|cx| {
+        let mut flag = flag.lock().unwrap();
+        flag.1 = Some(cx.waker().clone());
+        if flag.0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+fn set(flag: &Flag) {
+    let mut flag = flag.lock().unwrap();
+    flag.0 = true;
+    flag.1.take().unwrap().wake();
+}
+
+#[test]
+fn wakes_of_the_loops_thread_do_not_wake_the_backend() {
+    let backend = Counted::default();
+    let wakes = Arc::clone(&backend.wakes);
+    let mut lp = Loop::new(backend);
+    let rt = Rt::attach(&mut lp);
+    let task = rt.clone();
+    // In a task: the future of `block_on` is polled between two runs of the loop, where a wake sets
+    // the flag that the next wait checks.
+    let counted = rt.spawn_local(async move {
+        yield_now().await;
+        let before = wakes.load(Ordering::SeqCst);
+        for _ in 0..50 {
+            // Joins, yields, timers, and wakers that one task calls for another.
+            let flag = Flag::default();
+            let waiting = task.spawn_local(is_set(Arc::clone(&flag)));
+            task.sleep(MS).await;
+            set(&flag);
+            waiting.await.unwrap();
+            yield_now().await;
+        }
+        wakes.load(Ordering::SeqCst) - before
+    });
+    assert_eq!(rt.block_on(&mut lp, counted).unwrap().unwrap(), 0);
+}
+
+#[test]
+fn wakes_of_other_threads_wake_the_backend_once() {
+    const TASKS: usize = 40;
+    let backend = Counted::default();
+    let wakes = Arc::clone(&backend.wakes);
+    let mut lp = Loop::new(backend);
+    let rt = Rt::attach(&mut lp);
+    let flags: Vec<Flag> = (0..TASKS).map(|_| Flag::default()).collect();
+    let tasks: Vec<_> = flags.iter().map(|flag| rt.spawn_local(is_set(Arc::clone(flag)))).collect();
+    for _ in 0..3 {
+        lp.run(RunMode::NoWait).unwrap();
+    }
+    let before = wakes.load(Ordering::SeqCst);
+    // All before the loop looks: the first of them notifies it.
+    std::thread::spawn(move || flags.iter().for_each(set)).join().unwrap();
+    assert_eq!(wakes.load(Ordering::SeqCst) - before, 1);
+    lp.run(RunMode::Default).unwrap();
+    assert!(tasks.iter().all(uv_async::JoinHandle::is_finished));
 }

@@ -380,9 +380,15 @@ impl<B: Backend> Rt<B> {
     fn poll_ready(&self) {
         let inner = &*self.0;
         let mut budget = POLL_BUDGET;
+        // Before the first poll: from here on wakers need not notify the loop.
+        self.take_woken();
         while budget > 0 {
-            let next = inner.ready.borrow_mut().pop_front();
-            let Some(id) = next.or_else(|| self.take_woken()) else { break };
+            let mut next = inner.ready.borrow_mut().pop_front();
+            if next.is_none() {
+                self.take_woken();
+                next = inner.ready.borrow_mut().pop_front();
+            }
+            let Some(id) = next else { break };
             let begun = inner.tasks.borrow_mut().begin(id, inner.passes.get());
             match begun {
                 Next::Nothing => {}
@@ -401,13 +407,12 @@ impl<B: Backend> Rt<B> {
         inner.ready.borrow_mut().extend(inner.postponed.borrow_mut().drain(..));
     }
 
-    /// Moves the queue of wakers to the ready tasks and returns the first.
-    fn take_woken(&self) -> Option<u32> {
+    /// Moves the queue of wakers to the ready tasks.
+    fn take_woken(&self) {
         let inner = &*self.0;
         let mut ready = inner.ready.borrow_mut();
         let (tasks, mut reversed) = (inner.tasks.borrow(), inner.reversed.borrow_mut());
         inner.signal.queue.take(|id| tasks.node(id), &mut *ready, &mut reversed);
-        ready.pop_front()
     }
 
     fn poll_task(&self, id: u32, mut task: tasks::BoxedTask, waker: Waker) {
