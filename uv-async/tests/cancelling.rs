@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -293,6 +293,122 @@ fn aborted_tasks_leak_nothing() {
             let ended: Result<io::Result<()>, _> = task.await;
             assert!(ended.is_err() || ended.is_ok_and(|result| result.is_err()));
         }
+        Ok(())
+    });
+}
+
+/// What a random selection has got.
+enum Got {
+    Bytes(Vec<u8>),
+    Connection(TcpStream<Backend>),
+    Message(u32),
+    Nothing,
+}
+
+/// A branch of a selection.
+type Branch<'a> = Pin<Box<dyn Future<Output = io::Result<Got>> + 'a>>;
+
+/// Polls the branches in a random order until one is ready, and drops the others.
+async fn select(mut branches: Vec<Branch<'_>>, rng: &mut Rng) -> io::Result<Got> {
+    for at in (1..branches.len()).rev() {
+        branches.swap(at, rng.below(at as u64 + 1) as usize);
+    }
+    poll_fn(|cx| {
+        let ready = branches.iter_mut().find_map(|branch| match branch.as_mut().poll(cx) {
+            Poll::Ready(got) => Some(got),
+            Poll::Pending => None,
+        });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// Programs as `select!` makes them: many sources at once, of which one wins and all others are
+/// dropped, again and again.
+#[test]
+fn random_selections_lose_nothing() {
+    const CONNECTIONS: usize = 15;
+    const MESSAGES: u32 = 100;
+    seeds(6, async |rt, mut rng| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+        let (sender, mut receiver) = channel(&rt);
+        let writer = rt.spawn_local(write_pattern(Rc::new(one), Rng(rng.next())));
+        let (inside, address, mut random) = (rt.clone(), listener.local_addr()?, Rng(rng.next()));
+        let clients = rt.spawn_local(async move {
+            let mut streams = Vec::new();
+            for number in 0..MESSAGES {
+                sender.send(number).unwrap();
+                if streams.len() < CONNECTIONS {
+                    streams.push(TcpStream::connect(&inside, address).await?);
+                }
+                if random.below(3) == 0 {
+                    inside.sleep(Duration::from_micros(random.below(200))).await;
+                }
+            }
+            io::Result::Ok(streams)
+        });
+        let (mut bytes, mut accepted, mut next) = (0, Vec::new(), 0);
+        while bytes < TOTAL || accepted.len() < CONNECTIONS || next < MESSAGES {
+            let mut branches: Vec<Branch<'_>> = Vec::new();
+            if bytes < TOTAL {
+                let (direct, size) = (rng.below(2) == 0, 1 + rng.below(9000) as usize);
+                let other = &other;
+                branches.push(Box::pin(async move {
+                    if direct {
+                        let (count, mut buffer) = other.read(vec![0; size]).await;
+                        buffer.truncate(count?);
+                        return Ok(Got::Bytes(buffer));
+                    }
+                    let lent = other.lend().await?;
+                    let part = lent[..lent.len().min(size)].to_vec();
+                    lent.keep_from(part.len());
+                    Ok(Got::Bytes(part))
+                }));
+            }
+            if accepted.len() < CONNECTIONS {
+                branches.push(Box::pin(async { listener.accept().await.map(Got::Connection) }));
+            }
+            if next < MESSAGES {
+                branches.push(Box::pin(async {
+                    Ok(receiver.recv().await.map_or(Got::Nothing, Got::Message))
+                }));
+            }
+            let (time, polls) = (Duration::from_micros(rng.below(300)), rng.below(3) == 0);
+            let rt = &rt;
+            branches.push(Box::pin(async move {
+                match polls {
+                    true => yield_now().await,
+                    false => rt.sleep(time).await,
+                }
+                Ok(Got::Nothing)
+            }));
+            let open = fs::open("/dev/null", fs::OpenOptions::new().read(true));
+            branches.push(Box::pin(async move {
+                rt.fs(open).await?;
+                Ok(Got::Nothing)
+            }));
+            match select(branches, &mut rng).await? {
+                Got::Bytes(part) => {
+                    for byte in part {
+                        assert_eq!(byte, pattern(bytes), "at {bytes}");
+                        bytes += 1;
+                    }
+                }
+                Got::Connection(stream) => accepted.push(stream.peer_addr()?),
+                Got::Message(number) => {
+                    assert_eq!(number, next);
+                    next += 1;
+                }
+                Got::Nothing => {}
+            }
+        }
+        writer.await.unwrap()?;
+        clients.await.unwrap()?;
+        let peers: BTreeSet<_> = accepted.into_iter().collect();
+        assert_eq!(peers.len(), CONNECTIONS, "none is lost, none is accepted twice");
+        // Files that are being opened are closed before the loop is dropped.
+        rt.sleep(Duration::from_millis(20)).await;
         Ok(())
     });
 }
