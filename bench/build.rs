@@ -24,6 +24,11 @@ fn main() {
         let variable = peer.to_uppercase().replace('-', "_");
         println!("cargo::rustc-env=VERSION_OF_{variable}={version}");
     }
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    println!("cargo::rustc-env=BUILT_WITH_OPT_LEVEL={}", variable("OPT_LEVEL"));
+    println!("cargo::rustc-env=BUILT_FOR={}", variable("TARGET"));
+    let flags = variable("CARGO_ENCODED_RUSTFLAGS").replace('\u{1f}', " ");
+    println!("cargo::rustc-env=BUILT_WITH_RUSTFLAGS={flags}");
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let rustc = Command::new(rustc).arg("--version").output();
     let rustc = rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());

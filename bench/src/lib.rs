@@ -11,6 +11,8 @@
 //! cargo run --release -p bench -- count               # deterministic counts
 //! cargo run --release -p bench -- soak --minutes 10 --backend uring  # mixed traffic, checked
 //! cargo run --release -p bench -- serve echo --backend poll --port 7000
+//! cargo run --release -p bench -- drive --to 127.0.0.1:7000          # that, here or on another host
+//! cargo run --release -p bench -- --suite echo,open --namespaces --delay 500   # veth and netem
 //! ```
 //!
 //! A run prints a scoreboard (and every table, if suites are named), and writes
@@ -117,6 +119,8 @@ pub mod compare;
 pub mod cores;
 #[cfg(target_os = "linux")]
 pub mod count;
+#[cfg(target_os = "linux")]
+pub mod drive;
 pub mod hdr;
 pub mod html;
 pub mod latencies;
@@ -125,6 +129,7 @@ mod libuv;
 pub mod limits;
 #[cfg(target_os = "linux")]
 mod load;
+pub mod losses;
 pub mod machine;
 pub mod network;
 mod once;
@@ -147,10 +152,12 @@ mod temporary;
 mod trace;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::machine::Machine;
+use crate::machine::{Foreign, Machine};
+use crate::network::Network;
 use crate::options::{Command, Options};
 use crate::report::Style;
 use crate::results::{Results, Settings};
@@ -172,7 +179,11 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
         report::list(&suites, style, out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (results, recorded) = measure(suites, options)?;
+    let network = options.network();
+    let _namespaces = network::prepare(&network)?;
+    let (scale, rounds) = (options.scale().name(), options.rounds);
+    let plan = Plan { scale, rounds, baseline: options.baseline.clone(), network };
+    let (results, recorded) = measure(suites, plan)?;
     if let Some(path) = options.json.as_ref().filter(|path| path.as_os_str() == "-") {
         return results.write(path, out).map(|()| ExitCode::SUCCESS);
     }
@@ -183,21 +194,29 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
     report::legend(&results, style, out)?;
     match &options.json {
         Some(path) => results.write(path, out)?,
-        None => {
-            let folder = options.out();
-            std::fs::create_dir_all(&folder)?;
-            let (page, file) = (folder.join("report.html"), folder.join("results.json"));
-            results.write(&file, out)?;
-            std::fs::write(&page, html::page(&results))?;
-            writeln!(out, "full report: {} and {}", page.display(), file.display())?;
-            let logs = folder.join("hdr");
-            let count = hdr::write(&logs, &recorded)?;
-            if count > 0 {
-                writeln!(out, "{count} HdrHistogram logs: {}", logs.display())?;
-            }
-        }
+        None => write_files(&options.out(), &results, &recorded, out)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page, the results and the histograms to a folder.
+fn write_files(
+    folder: &Path,
+    results: &Results,
+    recorded: &[hdr::Recorded],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let (page, file) = (folder.join("report.html"), folder.join("results.json"));
+    results.write(&file, out)?;
+    std::fs::write(&page, html::page(results))?;
+    writeln!(out, "full report: {} and {}", page.display(), file.display())?;
+    let logs = folder.join("hdr");
+    let count = hdr::write(&logs, recorded)?;
+    if count > 0 {
+        writeln!(out, "{count} HdrHistogram logs: {}", logs.display())?;
+    }
+    Ok(())
 }
 
 /// Runs a subcommand.
@@ -222,6 +241,8 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
         Command::Count(options) => return count::run(options, style, out),
         #[cfg(target_os = "linux")]
         Command::Counted(options) => count::run_one(options)?,
+        #[cfg(target_os = "linux")]
+        Command::Drive(options) => drive::run(options, style, out)?,
         Command::Soak(options) => return soak::run(options, out),
         Command::SoakChild => return soak::copy_stdin(),
         Command::Report { results, html, chart } => {
@@ -262,18 +283,25 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(suites: Vec<Suite>, options: &Options) -> io::Result<(Results, Vec<hdr::Recorded>)> {
-    let network = options.network();
-    let _namespaces = network::prepare(&network)?;
-    let (machine, begun) = (Machine::here(), Instant::now());
+/// How suites are run.
+struct Plan {
+    scale: &'static str,
+    rounds: usize,
+    baseline: Option<String>,
+    network: Network,
+}
+
+fn measure(suites: Vec<Suite>, plan: Plan) -> io::Result<(Results, Vec<hdr::Recorded>)> {
+    let (machine, begun, foreign) = (Machine::here(), Instant::now(), Foreign::start());
     let absent = absent(&suites);
-    let mut measured = Runner::new(options.rounds, options.baseline.clone()).run(suites)?;
+    let mut measured = Runner::new(plan.rounds, plan.baseline).run(suites)?;
     let settings = Settings {
-        scale: options.scale().name().into(),
-        rounds: options.rounds,
+        scale: plan.scale.into(),
+        rounds: plan.rounds,
         seed: random::SEED,
         cores: cores::server_and_clients(),
-        network,
+        network: plan.network,
+        foreign_share: foreign.share(),
         optimised: !cfg!(debug_assertions),
         seconds: begun.elapsed().as_secs_f64(),
     };

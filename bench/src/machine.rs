@@ -18,6 +18,9 @@ pub struct Machine {
     pub load: Option<f64>,
     /// The compiler, this program and its peers.
     pub versions: BTreeMap<String, String>,
+    /// What else may matter: the kernel's command line and mitigations, frequency control,
+    /// virtualisation, and how everything was built.
+    pub facts: BTreeMap<String, String>,
 }
 
 impl Machine {
@@ -29,12 +32,121 @@ impl Machine {
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         let load = load.and_then(|text| text.split(' ').next()?.parse().ok());
         let processor = processor().unwrap_or_else(|| "unknown".into());
-        Machine { processor, cores, system: system.trim().into(), load, versions: versions() }
+        let (versions, facts) = (versions(), facts());
+        Machine { processor, cores, system: system.trim().into(), load, versions, facts }
     }
 
     /// True if other programs use the machine.
     pub fn is_busy(&self) -> bool {
         self.load.is_some_and(|load| load > 0.5 * self.cores as f64)
+    }
+}
+
+/// A file of the kernel, in one line.
+fn line_of(path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then_some(text)
+}
+
+fn facts() -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut add = |name: &str, what: Option<String>| {
+        facts.extend(what.map(|what| (name.to_string(), what)));
+    };
+    add("Kernel command line", line_of("/proc/cmdline"));
+    add("Mitigations", mitigations());
+    let governor = line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    let hidden = || cfg!(target_os = "linux").then(|| "not visible here".to_string());
+    add("Governor", governor.or_else(hidden));
+    let smt = line_of("/sys/devices/system/cpu/smt/active");
+    add("SMT", smt.map(|active| if active == "1" { "on".into() } else { "off".into() }));
+    add("Virtual", virtual_machine());
+    add("Rust flags", Some(flags()));
+    #[cfg(all(unix, feature = "libuv"))]
+    {
+        let flags = format!("C compiler, -O{}", env!("BUILT_WITH_OPT_LEVEL"));
+        add("libuv's flags", Some(flags));
+    }
+    facts
+}
+
+/// The mitigations that are in force, by the name of the vulnerability.
+fn mitigations() -> Option<String> {
+    let folder = std::fs::read_dir("/sys/devices/system/cpu/vulnerabilities").ok()?;
+    let mut active: Vec<String> = folder
+        .flatten()
+        .filter_map(|entry| {
+            let what = std::fs::read_to_string(entry.path()).ok()?;
+            let what = what.trim().strip_prefix("Mitigation: ")?.to_string();
+            let what = what.split([';', ',']).next().unwrap_or_default().to_string();
+            Some(format!("{} ({what})", entry.file_name().to_string_lossy()))
+        })
+        .collect();
+    active.sort_unstable();
+    Some(if active.is_empty() { "none in force".into() } else { active.join(", ") })
+}
+
+fn virtual_machine() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    let is_virtual = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let maker = line_of("/sys/class/dmi/id/sys_vendor").map(|maker| format!(" ({maker})"));
+    Some(match is_virtual {
+        true => format!("yes{}", maker.unwrap_or_default()),
+        false => "no".into(),
+    })
+}
+
+/// How the Rust code, that of the peers too, was built.
+fn flags() -> String {
+    let more = match env!("BUILT_WITH_RUSTFLAGS") {
+        "" => String::new(),
+        flags => format!(", {flags}"),
+    };
+    format!("opt-level {}, {}{more}", env!("BUILT_WITH_OPT_LEVEL"), env!("BUILT_FOR"))
+}
+
+/// Measures what other programs use of the machine.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    before: Option<(u64, u64)>,
+}
+
+impl Foreign {
+    pub(crate) fn start() -> Foreign {
+        Foreign { before: Foreign::read() }
+    }
+
+    /// The share of all cores' time that others have used since the start.
+    pub(crate) fn share(&self) -> Option<f64> {
+        let ((busy, all), (busy_now, all_now)) = (self.before?, Foreign::read()?);
+        let all = all_now.saturating_sub(all);
+        let busy = busy_now.saturating_sub(busy);
+        (all > 0).then(|| (busy as f64 / all as f64).min(1.0))
+    }
+
+    /// Clock ticks of all cores: used by others than this process and its children, and in all.
+    fn read() -> Option<(u64, u64)> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let fields = stat.lines().next()?.split_whitespace().skip(1);
+        // user, nice, system, idle, iowait, irq, softirq, steal.
+        let ticks: Vec<u64> = fields.take(8).filter_map(|field| field.parse().ok()).collect();
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks[..] else {
+            return None;
+        };
+        let own = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The name is in parentheses and may have spaces; utime is the twelfth field after it.
+        let own: u64 = own
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .skip(11)
+            .take(4)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        let busy = user + nice + system + irq + softirq + steal;
+        Some((busy.saturating_sub(own), busy + idle + iowait))
     }
 }
 

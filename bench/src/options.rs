@@ -154,6 +154,9 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         chart: Option<PathBuf>,
     },
+    /// Loads a server that 'bench serve' runs, on this or another host: closed and open loop
+    #[cfg(target_os = "linux")]
+    Drive(crate::drive::DriveOptions),
     /// Serves TCP with one thread until killed
     Serve {
         /// The service: echo, sink, http, delay or compute-N

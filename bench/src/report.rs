@@ -235,7 +235,10 @@ pub fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Resul
     let versions: Vec<_> =
         machine.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let versions = versions.join(", ").replace("rustc rustc", "rustc");
-    let load = machine.load.map_or(String::new(), |load| format!(", load {load:.1}"));
+    let mut load = machine.load.map_or(String::new(), |load| format!(", load {load:.1}"));
+    if let Some(share) = results.settings.foreign_share {
+        load += &format!(", others used {:.0} %", 100.0 * share);
+    }
     let (processor, cores, system) = (&machine.processor, machine.cores, &machine.system);
     writeln!(out, "{processor}, {cores} cores{load}; {system}; {versions}")?;
     for note in &results.notes {
@@ -265,7 +268,8 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
     if !results.settings.optimised {
         warnings.push("This is a debug build: its numbers are meaningless. Use --release.".into());
     }
-    if results.machine.is_busy() {
+    if results.machine.is_busy() || results.settings.foreign_share.is_some_and(|share| share > 0.1)
+    {
         warnings.push(
             "Other programs use this machine: trust ratios more than absolute values.".into(),
         );

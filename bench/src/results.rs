@@ -81,6 +81,9 @@ pub struct Settings {
     pub cores: Option<(usize, usize)>,
     /// What clients and servers were joined by.
     pub network: Network,
+    /// The share of the machine that other programs have used during the run, where the system
+    /// reports it.
+    pub foreign_share: Option<f64>,
     /// Whether the program was optimised. If not, its numbers are meaningless.
     pub optimised: bool,
     /// The duration in seconds.

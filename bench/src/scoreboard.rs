@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 
+use crate::random::Random;
 use crate::results::{Results, Row};
-use crate::stats::Verdict;
+use crate::stats::{self, Spread, Verdict};
 
 /// One contestant in one suite.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Score {
     /// The geometric mean of the ratios to the baseline.
     pub ratio: f64,
+    /// The interval of the mean, by a bootstrap over the rounds.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
     /// The number of comparisons.
     pub of: usize,
     /// The number of conclusive comparisons.
@@ -48,12 +53,13 @@ impl Scoreboard {
             }
         }
         id.sort_by_key(|id| family(id) as usize);
-        let score = |(sum, of, sure): (f64, usize, usize)| Score {
-            ratio: (sum / of as f64).exp(),
-            of,
-            sure,
+        let score = |key: (String, String), (sum, of, sure): (f64, usize, usize)| {
+            let ratio = (sum / of as f64).exp();
+            let rows = results.rows.iter().filter(|row| row.suite == key.1 && counts(row));
+            let (low, high) = interval(rows, &key.0, ratio).unwrap_or((ratio, ratio));
+            (key, Score { ratio, low, high, of, sure })
         };
-        let scores = logs.into_iter().map(|(key, sums)| (key, score(sums))).collect();
+        let scores = logs.into_iter().map(|(key, sums)| score(key, sums)).collect();
         Scoreboard { suites, id, scores }
     }
 
@@ -63,9 +69,39 @@ impl Scoreboard {
     }
 }
 
+/// The interval of a geometric mean of medians: the rounds of every row are drawn again.
+fn interval<'a>(rows: impl Iterator<Item = &'a Row>, id: &str, ratio: f64) -> Option<(f64, f64)> {
+    const RESAMPLES: usize = 300;
+    let ratios: Vec<Vec<f64>> = rows
+        .filter_map(|row| {
+            let of = |id: &str| row.entries.iter().find(|entry| entry.id == id);
+            let (entry, base) = (of(id)?, of(&row.baseline)?);
+            let rounds = entry.values.iter().zip(&base.values);
+            Some(rounds.map(|(value, base)| row.unit.ratio(*value, *base)).collect())
+        })
+        .collect();
+    let mut random = Random::new(ratios.len() as u64);
+    let mut drawn = Vec::new();
+    let spread = Spread::of_resamples(ratio, RESAMPLES, || {
+        let logs = ratios.iter().filter_map(|values| {
+            drawn.resize(values.len(), 0.0);
+            stats::resample(values, &mut drawn, &mut random);
+            Some(stats::median_of(&mut drawn)?.ln())
+        });
+        let (sum, count) = logs.fold((0.0, 0), |(sum, count), log| (sum + log, count + 1));
+        (sum / f64::from(count.max(1))).exp()
+    })?;
+    Some((spread.low, spread.high))
+}
+
 /// Excludes redundant figures and those that the clients limit.
-fn counts(row: &Row) -> bool {
-    !row.figure.ends_with(", wall") && !matches!(row.figure.as_str(), "p50" | "p99" | "p99.9")
+pub(crate) fn counts(row: &Row) -> bool {
+    // An open loop has no other figure than latencies.
+    let latency = match row.suite.as_str() {
+        "open" | "drive" => ["p50", "p99.9", "p99.99"].contains(&row.figure.as_str()),
+        _ => ["p50", "p99", "p99.9", "p99.99"].contains(&row.figure.as_str()),
+    };
+    !row.figure.ends_with(", wall") && !latency
 }
 
 /// Groups of contestants.

@@ -101,7 +101,15 @@ fn results_are_drawn() {
     let output = bench(&args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
-    for part in ["<svg", "Scoreboard", "bare poll", "hand select", "prefers-color-scheme: dark"] {
+    for part in [
+        "<svg",
+        "Scoreboard",
+        "Where we lose",
+        "Rust flags",
+        "bare poll",
+        "hand select",
+        "prefers-color-scheme: dark",
+    ] {
         assert!(page.contains(part), "no {part} in the page");
     }
     for part in ["<script", "http://", "https://"] {
@@ -175,6 +183,58 @@ fn a_server_serves_until_it_is_killed() {
         server.kill().unwrap();
         server.wait().unwrap();
     }
+}
+
+/// A server for other hosts, and the clients of another process: tables, a page, and histograms.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_is_driven_from_another_process() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bench"));
+    command.args(["serve", "http", "--contestant", "hand epoll", "--port", "0"]);
+    let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().rsplit_once(' ').unwrap().1.to_string();
+    let folder = file("driven");
+    let out = folder.to_str().unwrap();
+    let small = ["--connections", "3", "--window", "20", "--rounds", "2", "--out", out];
+    let args = ["drive", "--to", &address, "--http"];
+    let output = bench(&[&args[..], &small].concat());
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for part in ["drive: p99.99", "closed loop", "constant, 30 %", "Poisson, 90 %"] {
+        assert!(shown.contains(part), "no {part} in {shown}");
+    }
+    let page = std::fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(page.contains(&format!("to {address}")), "the page names the network");
+    let log = std::fs::read_to_string(folder.join("hdr/drive-Poisson-90-percent.hlog")).unwrap();
+    assert!(log.contains("Tag=remote"), "{log}");
+}
+
+/// Clients and servers in two namespaces, which are gone afterwards.
+#[cfg(target_os = "linux")]
+#[test]
+fn namespaces_are_joined_and_disappear() {
+    let path = file("namespaces.json");
+    let json = path.to_str().unwrap();
+    let only = ["-s", "connect", "-b", "poll", "-p", "none", "--json", json];
+    let output = bench(&[&only[..], &["--namespaces"]].concat());
+    let errors = text(&output.stderr);
+    if !output.status.success() && (errors.contains("need root") || errors.contains("\"ip\"")) {
+        eprintln!("SKIPPED: {errors}");
+        return;
+    }
+    assert!(output.status.success(), "{errors}");
+    let results: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(results["settings"]["network"]["namespaces"]["delay_us"], 0, "{results}");
+    let interfaces = std::fs::read_to_string("/proc/net/dev").unwrap();
+    assert!(!interfaces.contains("bench0"), "{interfaces}");
 }
 
 /// One real path: counted, stored, compared with itself and with a smaller number.

@@ -102,6 +102,11 @@ fn connections_are_distributed_to_threads() {
 }
 
 #[test]
+fn tasks_are_spawned_joined_and_woken() {
+    check("tasks");
+}
+
+#[test]
 fn instructions_are_counted_for_so_many_requests() {
     check("instructions");
 }

@@ -8,8 +8,8 @@ use crate::stats::Verdict;
 
 const WIDTH: f64 = 520.0;
 /// The area of the bars; the numbers are to its right.
-const LEFT: f64 = 108.0;
-const LONGEST: f64 = 256.0;
+const LEFT: f64 = 116.0;
+const LONGEST: f64 = 248.0;
 const TOP: f64 = 30.0;
 const STEP: f64 = 21.0;
 const THICK: f64 = 14.0;

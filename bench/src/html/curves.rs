@@ -1,4 +1,5 @@
-//! Line charts: the cost of a wait by the number of sources, and latency distributions.
+//! Line charts: the cost of a wait by the number of sources, latency distributions, and latencies by
+//! load.
 
 use super::svg::{Anchor, LogAxis, Svg};
 use crate::report::value;
@@ -7,7 +8,7 @@ use crate::suite::Unit;
 
 /// The margins around the lines.
 const LEFT: f64 = 62.0;
-const TOP: f64 = 46.0;
+const TOP: f64 = 54.0;
 const RIGHT: f64 = 112.0;
 const BOTTOM: f64 = 44.0;
 /// The minimum distance between the labels of lines.
@@ -19,23 +20,46 @@ struct Series {
     points: Vec<(f64, f64)>,
 }
 
-/// The style class of a line: the facility, the last word of the name.
+/// The style class of a line: the colour is that of the facility or of the library, the dash that of
+/// what is built on it.
 fn class(id: &str) -> String {
     let last = id.split(' ').next_back().unwrap_or(id);
-    let known = ["select", "poll", "epoll", "uring", "mio", "polling", "tokio", "libuv"];
+    let known = [
+        "select", "poll", "epoll", "uring", "mio", "polling", "tokio", "smol", "compio", "monoio",
+        "glommio", "libuv",
+    ];
     let known = known.into_iter().find(|name| *name == last).unwrap_or("libuv");
     format!("s-{known}")
 }
 
-/// True for hand-written code, whose line is dashed.
-fn is_dashed(id: &str) -> bool {
-    id.starts_with("hand ")
+/// The dash of a line: solid for loops and libraries.
+fn dash(id: &str) -> &'static str {
+    match id.split(' ').next() {
+        Some("hand") => " dash-hand",
+        Some("bare") => " dash-bare",
+        Some("uv-async") => " dash-async",
+        _ => "",
+    }
 }
 
 /// Draws the costs of one figure by the number of sources; one row for each number.
 pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> {
-    const SHOWN: [&str; 7] =
-        ["bare select", "bare poll", "bare epoll", "bare uring", "hand epoll", "mio", "polling"];
+    const SHOWN: [&str; 14] = [
+        "uv-core select",
+        "uv-core poll",
+        "uv-core epoll",
+        "uv-core uring",
+        "bare select",
+        "bare poll",
+        "bare epoll",
+        "bare uring",
+        "hand select",
+        "hand poll",
+        "hand epoll",
+        "hand uring",
+        "mio",
+        "polling",
+    ];
     let series = SHOWN.iter().filter_map(|id| {
         let points: Vec<_> = rows
             .iter()
@@ -57,6 +81,7 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
         chart.column(tick, &thousands(tick));
     }
     chart.foot("registered sources");
+    chart.dashes(&["uv-core", "bare", "hand"]);
     let describe = |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit));
     chart.series(&series, Some(&describe));
     Some(chart.svg)
@@ -74,15 +99,59 @@ fn thousands(number: f64) -> String {
     }
 }
 
+/// The contestants of latency charts.
+const LIBRARIES: [&str; 13] = [
+    "uv-core epoll",
+    "uv-core uring",
+    "uv-async epoll",
+    "uv-async uring",
+    "hand epoll",
+    "hand uring",
+    "libuv",
+    "mio",
+    "tokio",
+    "smol",
+    "compio",
+    "monoio",
+    "glommio",
+];
+
+/// Draws a latency by the load: one row for each share of the maximum rate.
+pub(super) fn loads(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> {
+    let series = LIBRARIES.iter().chain(&["remote"]).filter_map(|id| {
+        let points: Vec<_> = rows
+            .iter()
+            .filter_map(|row| {
+                let entry = row.entries.iter().find(|entry| entry.id == *id)?;
+                Some((row.parameter? as f64, entry.value.median))
+            })
+            .collect();
+        (points.len() > 1).then(|| Series { id: id.to_string(), points })
+    });
+    let series: Vec<Series> = series.collect();
+    if series.is_empty() {
+        return None;
+    }
+    let mut chart = Chart::new(title, size, &series);
+    for tick in chart.y.ticks() {
+        chart.row(tick, &short(tick, Unit::WallTimeEach));
+    }
+    for load in rows.iter().filter_map(|row| row.parameter) {
+        chart.column(load as f64, &format!("{load} %"));
+    }
+    chart.foot("share of the rate that the server answers in a closed loop");
+    let describe = |(x, y)| format!("{x:.0} %: {}", value(y, Unit::WallTimeEach));
+    chart.series(&series, Some(&describe));
+    Some(chart.svg)
+}
+
 /// Draws latency distributions: for each share of requests, the time within which they completed.
 pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> Option<Svg> {
-    const SHOWN: [&str; 7] =
-        ["uv-core epoll", "uv-core uring", "hand epoll", "hand uring", "libuv", "mio", "tokio"];
     /// Ticks by the number of nines.
     const MARKS: [(f64, &str); 5] =
         [(0.0, "0"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
     let nines = |share: f64| 1.0 / (1.0 - share.min(0.9999));
-    let series = SHOWN.iter().filter_map(|id| {
+    let series = LIBRARIES.iter().filter_map(|id| {
         let of = of.iter().find(|of| of.id == *id)?;
         let curve = of.curve.iter().filter(|(share, _)| *share <= 0.9999);
         let points = curve.map(|(share, time)| (nines(*share), *time)).collect();
@@ -142,15 +211,26 @@ impl Chart {
         self.svg.text("note", (middle, self.bottom + 34.0), Anchor::Middle, text);
     }
 
+    /// The meaning of the dashes, above the lines.
+    fn dashes(&mut self, names: &[&str]) {
+        let mut x = self.right - 74.0 * names.len() as f64;
+        for name in names {
+            let class = format!("curve sample{}", dash(&format!("{name} ")));
+            self.svg.path(&class, &[(x, TOP - 12.0), (x + 26.0, TOP - 12.0)], name);
+            let text = if *name == "uv-core" { "loop" } else { name };
+            self.svg.text("note", (x + 32.0, TOP - 8.0), Anchor::Start, text);
+            x += 74.0;
+        }
+    }
+
     /// Draws the lines, their points if `describe` is given, and their labels.
     fn series(&mut self, all: &[Series], describe: Option<&dyn Fn((f64, f64)) -> String>) {
         let place = |(x, y): (f64, f64)| (self.x.at(x), self.y.at(y));
         let mut ends = Vec::new();
         for Series { id, points } in all {
-            let dashed = if is_dashed(id) { " dashed" } else { "" };
             let places: Vec<_> = points.iter().map(|point| place(*point)).collect();
-            self.svg.path(&format!("curve {}{dashed}", class(id)), &places, id);
-            if let Some(describe) = describe.filter(|_| !is_dashed(id)) {
+            self.svg.path(&format!("curve {}{}", class(id), dash(id)), &places, id);
+            if let Some(describe) = describe.filter(|_| dash(id).is_empty()) {
                 for (point, at) in points.iter().zip(&places) {
                     self.svg.dot(&class(id), *at, &format!("{id}, {}", describe(*point)));
                 }

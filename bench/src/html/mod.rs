@@ -2,12 +2,14 @@
 
 mod bars;
 mod curves;
+mod heat;
 mod svg;
 mod tables;
 
 use std::fmt::Write;
 
 use self::svg::escaped;
+use crate::losses::Losses;
 use crate::report::{self, times};
 use crate::results::{Distribution, Results, Row};
 use crate::scoreboard::Scoreboard;
@@ -17,13 +19,13 @@ const STYLE: &str = include_str!("style.css");
 const PAGE: &str = include_str!("page.css");
 
 /// The title and introduction of each suite.
-const SUITES: [(&str, &str, &str); 13] = [
+const SUITES: [(&str, &str, &str); 21] = [
     (
         "wait",
         "Waiting",
         "The cost of a poller by the number of registered sources. select and poll scan all of them in \
-     each wait; epoll and io_uring process only ready ones. No loop is involved: bare is a \
-     backend through its trait, hand is hand-written code on the system call.",
+     each wait; epoll and io_uring process only ready ones. Hand is hand-written code on the \
+     system call, bare a backend through its trait, loop uv-core's loop on that backend.",
     ),
     (
         "echo",
@@ -33,6 +35,22 @@ const SUITES: [(&str, &str, &str); 13] = [
     ),
     ("connect", "Connections", "Connect, one request of 64 bytes, reset."),
     ("pump", "One-way pump", "Bytes that a server reads and discards."),
+    (
+        "open",
+        "Latency under load",
+        "Requests at times that do not depend on the server, at shares of its own maximum. Latency \
+     counts from the intended time: there is no coordinated omission.",
+    ),
+    ("drive", "Another host", "A server that 'bench serve' runs elsewhere, closed and open loop."),
+    ("http", "HTTP/1.1", "A short text for each request, by the same parser in every server."),
+    (
+        "mixed",
+        "Unequal connections",
+        "Many idle connections, slow readers, or a bulk transfer beside the measured ones.",
+    ),
+    ("handlers", "Handlers", "Handlers that compute, or answer from a timer."),
+    ("threads", "Threads", "A loop in each of several threads."),
+    ("tasks", "Tasks", "Futures: spawn, join, and messages between tasks."),
     ("udp", "UDP", "Datagrams of 64 bytes, both ends in one loop."),
     ("timers", "Timers", "Created, started, stopped, restarted, fired."),
     ("iterations", "Loop iterations", "The cost of an iteration without events."),
@@ -41,6 +59,11 @@ const SUITES: [(&str, &str, &str); 13] = [
     ("files", "Files", "Read and stat of cached files."),
     ("spawn", "Processes", "Children that exit immediately."),
     ("memory", "Memory", "Memory of idle handles and connections."),
+    (
+        "instructions",
+        "Instructions",
+        "User instructions of a TCP server per request, counted by callgrind. The counts repeat.",
+    ),
     (
         "calls",
         "System calls and allocations",
@@ -69,11 +92,18 @@ pub fn page(results: &Results) -> String {
     head(&mut html, results);
     tiles(&mut html, &board);
     html += "<h2 id=\"scoreboard\">Scoreboard</h2><p>Geometric mean of the ratios to the \
-             baseline (1×) over a suite; above 1 is better. Grey: fewer than half of the \
-             comparisons allow a conclusion.</p>\
+             baseline (1×) over a suite, and its interval by a bootstrap over the rounds; above 1 \
+             is better. Grey: fewer than half of the comparisons allow a conclusion.</p>\
              <div class=\"card\">";
     html += &tables::scoreboard(&board);
     html += "</div>";
+    if let Some(map) = heat::chart(results) {
+        html += "<div class=\"grid\"><div class=\"card wide\">";
+        html += &map.element();
+        html += "</div></div>";
+    }
+    html += "<h2 id=\"losses\">Where we lose</h2>";
+    html += &tables::losses(&Losses::of(results));
     for (name, title, about) in SUITES {
         if results.rows.iter().any(|row| row.suite == name) {
             section(&mut html, results, (name, title, about));
@@ -103,6 +133,12 @@ fn head(html: &mut String, results: &Results) {
     if let Some(load) = machine.load {
         fact("Load before", format!("{load:.1}"));
     }
+    if let Some(share) = results.settings.foreign_share {
+        fact("Other programs during the run", format!("{:.0} % of the machine", 100.0 * share));
+    }
+    for (name, what) in &machine.facts {
+        fact(name, what.clone());
+    }
     for (name, version) in &machine.versions {
         fact(name, version.trim_start_matches("rustc ").into());
     }
@@ -116,7 +152,11 @@ fn head(html: &mut String, results: &Results) {
     for warning in report::warnings(results) {
         let _ = write!(html, "<p class=\"warn\">{}</p>", escaped(&warning));
     }
-    *html += "<nav><a href=\"#scoreboard\">Scoreboard</a>";
+    for (why, id) in report::absent(results) {
+        let (id, why) = (escaped(&id.join(", ")), escaped(why));
+        let _ = write!(html, "<p class=\"absent\">Not run: <b>{id}</b> ({why})</p>");
+    }
+    *html += "<nav><a href=\"#scoreboard\">Scoreboard</a><a href=\"#losses\">Where we lose</a>";
     for (name, title, _) in SUITES {
         if results.rows.iter().any(|row| row.suite == name) {
             let _ = write!(html, "<a href=\"#{name}\">{title}</a>");
@@ -150,16 +190,18 @@ fn tiles(html: &mut String, board: &Scoreboard) {
 fn section(html: &mut String, results: &Results, (name, title, about): (&str, &str, &str)) {
     let (title, about) = (escaped(title), escaped(about));
     let _ = write!(html, "<h2 id=\"{}\">{title}</h2><p>{about}</p>", escaped(name));
-    if name != "wait" {
+    let _ = write!(html, "<p class=\"where\">{}</p>", escaped(&circumstances(results, name)));
+    if !["wait", "open"].contains(&name) {
         *html += KEY;
     }
     *html += "<div class=\"grid\">";
     match name {
         "wait" => wait(html, results),
         "echo" => echo(html, results),
+        "open" => open(html, results),
         _ => {
-            for row in results.rows.iter().filter(|row| row.suite == name) {
-                card(html, bars::chart(row, &caption(row)).element());
+            for row in results.rows.iter().filter(|row| row.suite == name && is_charted(row)) {
+                card(html, bars::chart(row, &caption(results, row)).element());
             }
         }
     }
@@ -174,8 +216,40 @@ const KEY: &str = "<div class=\"key\"><span><i style=\"background:var(--fam-core
      <span><i style=\"background:var(--fam-other)\"></i>others</span>\
      <span>thin line: confidence interval of the median</span></div>";
 
-fn caption(row: &Row) -> String {
-    format!("{}, {} ({})", row.figure, row.scenario, row.unit.words())
+/// The suites whose clients and servers are joined by the network of the run.
+const NETWORKED: [&str; 9] =
+    ["echo", "connect", "pump", "open", "drive", "http", "mixed", "handlers", "threads"];
+
+fn caption(results: &Results, row: &Row) -> String {
+    let network = match NETWORKED.contains(&row.suite.as_str()) {
+        true => format!(", {}", results.settings.network),
+        false => String::new(),
+    };
+    format!("{}, {}{network} ({})", row.figure, row.scenario, row.unit.words())
+}
+
+/// The network and the load of the machine, beside the numbers.
+fn circumstances(results: &Results, suite: &str) -> String {
+    let mut words = Vec::new();
+    if NETWORKED.contains(&suite) {
+        words.push(format!("Network: {}.", results.settings.network));
+    }
+    let is_exact = |row: &Row| row.unit.is_exact();
+    if results.rows.iter().filter(|row| row.suite == suite).all(is_exact) {
+        words.push("Counts, which do not depend on the load of the machine.".into());
+    } else if let Some(share) = results.settings.foreign_share {
+        words.push(format!(
+            "Other programs used {:.0} % of the machine during the run.",
+            100.0 * share
+        ));
+    }
+    words.join(" ")
+}
+
+/// Charts show the main figures and the 99th percentile; the table has all.
+fn is_charted(row: &Row) -> bool {
+    !row.figure.ends_with(", wall") && !["p50", "p99.9", "p99.99"].contains(&row.figure.as_str())
+        || row.suite == "drive"
 }
 
 fn card(html: &mut String, content: String) {
@@ -209,7 +283,7 @@ fn wait(html: &mut String, results: &Results) {
 
 fn echo(html: &mut String, results: &Results) {
     for row in figure(results, "echo", "requests") {
-        card(html, bars::chart(row, &caption(row)).element());
+        card(html, bars::chart(row, &caption(results, row)).element());
     }
     let mut scenarios: Vec<&str> = Vec::new();
     for of in results.distributions.iter().filter(|of| of.suite == "echo") {
@@ -220,9 +294,24 @@ fn echo(html: &mut String, results: &Results) {
     for scenario in scenarios {
         let of = |of: &&Distribution| of.suite == "echo" && of.scenario == scenario;
         let of: Vec<_> = results.distributions.iter().filter(of).collect();
-        let title = format!("Latency, {scenario}");
+        let title = format!("Latency, {scenario}, {}", results.settings.network);
         if let Some(chart) = curves::latencies(&of, &title, (540.0, 330.0)) {
             card(html, chart.element());
+        }
+    }
+}
+
+fn open(html: &mut String, results: &Results) {
+    for kind in ["constant", "Poisson"] {
+        for name in ["p50", "p99", "p99.9", "p99.99"] {
+            let rows: Vec<&Row> = figure(results, "open", name)
+                .into_iter()
+                .filter(|row| row.scenario.starts_with(kind))
+                .collect();
+            let title = format!("{name}, {kind} arrivals, {}", results.settings.network);
+            if let Some(chart) = curves::loads(&rows, &title, (540.0, 360.0)) {
+                card(html, chart.element());
+            }
         }
     }
 }
@@ -231,14 +320,11 @@ fn foot(html: &mut String, results: &Results) {
     *html += "<footer><p>In each round every contestant runs once, in an order that changes \
               from round to round; a warm-up round is not counted. A ratio is the median over \
               the rounds of the value against the baseline's in the same round; a spread is its \
-              95 % confidence interval. The baseline runs twice in each round, and its ratio to \
+              confidence interval (bootstrap). The baseline runs twice in each round, and its ratio to \
               itself is the noise: + is better beyond the noise, − worse, = within 5 %, ? no \
-              conclusion. Only the loopback interface is used.</p>";
+              conclusion.</p>";
     for note in &results.notes {
         let _ = write!(html, "<p>{}</p>", escaped(note));
-    }
-    for (why, id) in report::absent(results) {
-        let _ = write!(html, "<p>Not run: {} ({})</p>", escaped(&id.join(", ")), escaped(why));
     }
     *html += "</footer>";
 }

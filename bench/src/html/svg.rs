@@ -85,6 +85,30 @@ impl Svg {
         ));
     }
 
+    /// Draws a rectangle with an opacity.
+    pub(super) fn cell(
+        &mut self,
+        class: &str,
+        (x, y): (f64, f64),
+        (w, h): (f64, f64),
+        opacity: f64,
+        title: &str,
+    ) {
+        let title = escaped(title);
+        self.push(format_args!(
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" \
+             fill-opacity=\"{opacity:.2}\"><title>{title}</title></rect>"
+        ));
+    }
+
+    /// Writes a text upwards to the right, from a point.
+    pub(super) fn slanted(&mut self, class: &str, (x, y): (f64, f64), text: &str) {
+        let text = escaped(text);
+        self.push(format_args!(
+            "<text class=\"{class}\" transform=\"translate({x:.1} {y:.1}) rotate(-52)\">{text}</text>"
+        ));
+    }
+
     /// Returns an element for a page that has the styles.
     pub(super) fn element(&self) -> String {
         let Svg { width, height, label, body } = self;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::svg::escaped;
+use crate::losses::{Loss, Losses};
 use crate::report::{times, value};
-use crate::results::{Results, Row};
+use crate::results::{Entry, Results, Row};
 use crate::scoreboard::{Family, Scoreboard, family};
 use crate::stats::Verdict;
 
@@ -34,9 +35,11 @@ pub(super) fn scoreboard(board: &Scoreboard) -> String {
                     let tone = (score.ratio.ln().abs() / 4_f64.ln()).min(1.0) * 55.0;
                     let (of, sure) = (score.of, score.sure);
                     let ratio = times(score.ratio);
+                    let (low, high) = (score.low, score.high);
                     format!(
                         "<td class=\"score {side}{unsure}\" style=\"--t:{tone:.0}\" \
-                         title=\"{sure} of {of} comparisons allow a conclusion\">{ratio}</td>"
+                         title=\"{sure} of {of} comparisons allow a conclusion\">{ratio}\
+                         <small>{low:.2}–{high:.2}</small></td>"
                     )
                 }
             };
@@ -44,6 +47,42 @@ pub(super) fn scoreboard(board: &Scoreboard) -> String {
         html += "</tr>";
     }
     html + "</tbody></table></div>"
+}
+
+/// Where another contestant is better beyond the noise.
+pub(super) fn losses(losses: &Losses<'_>) -> String {
+    let Losses { losses, compared, doubtful } = losses;
+    let mut html = format!(
+        "<p>Each of ours (uv-core and uv-async on the platform's best pollers) against the best of \
+         all others, hand-written code included, in each figure: {} of {compared} are worse beyond \
+         the noise, and {doubtful} allow no conclusion.</p>",
+        losses.len()
+    );
+    if losses.is_empty() {
+        return html;
+    }
+    html += "<div class=\"card\"><div class=\"scroll\"><table class=\"losses\"><thead><tr><th>scenario\
+             </th><th>figure</th><th>ours</th><th></th><th>the best</th><th></th><th>ratio</th></tr>\
+             </thead><tbody>";
+    for Loss { row, ours, best, ratio } in losses {
+        let number = |entry: &Entry| escaped(&value(entry.value.median, row.unit));
+        let _ = write!(
+            html,
+            "<tr><td>{}: {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td class=\"behind\">{} <small>{:.2}–{:.2}</small></td></tr>",
+            escaped(&row.suite),
+            escaped(&row.scenario),
+            escaped(&row.figure),
+            escaped(&ours.id),
+            number(ours),
+            escaped(&best.id),
+            number(best),
+            times(ratio.median),
+            ratio.low,
+            ratio.high,
+        );
+    }
+    html + "</tbody></table></div></div>"
 }
 
 /// Every figure of a suite: contestants in rows, scenarios in columns.

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Talk};
-use super::{Outcome, SILENCE_MS, Watch, Window, connect, silent};
+use super::{Outcome, SILENCE_MS, Target, Watch, Window, connect, silent};
 use crate::latencies::Latencies;
 use crate::pollers::Epoll;
 use crate::process::ServerProcess;
@@ -64,7 +64,7 @@ impl Echo {
 }
 
 /// Loads the server for the window.
-pub(crate) fn echo(server: &ServerProcess, plan: Echo, window: Window) -> io::Result<Outcome> {
+pub(crate) fn echo(server: &impl Target, plan: Echo, window: Window) -> io::Result<Outcome> {
     let mut clients = Clients::connect(server, plan, window.check)?;
     let outcome = clients.closed(server, plan.least, window)?;
     if window.check {
@@ -154,7 +154,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Connects, and sends one request per connection, so that the server has accepted all of them.
-    pub(super) fn connect(server: &ServerProcess, plan: Echo, check: bool) -> io::Result<Clients> {
+    pub(super) fn connect(server: &impl Target, plan: Echo, check: bool) -> io::Result<Clients> {
         let epoll = Epoll::new()?;
         let groups: Vec<Group> = [Some(plan.main), plan.beside].into_iter().flatten().collect();
         let (mut connections, mut group_of) = (Vec::new(), Vec::new());
@@ -199,7 +199,7 @@ impl Clients {
     /// A closed loop for the window.
     pub(super) fn closed(
         &mut self,
-        server: &ServerProcess,
+        server: &impl Target,
         least: u64,
         window: Window,
     ) -> io::Result<Outcome> {

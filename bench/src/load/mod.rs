@@ -45,6 +45,38 @@ pub(crate) struct Outcome {
     pub(crate) latencies: Latencies,
 }
 
+/// What the clients load.
+pub(crate) trait Target {
+    fn address(&self) -> SocketAddr;
+
+    /// The CPU time that it has used; zero if that is not known.
+    fn cpu_time(&self) -> io::Result<Duration>;
+}
+
+impl Target for ServerProcess {
+    fn address(&self) -> SocketAddr {
+        ServerProcess::address(self)
+    }
+
+    fn cpu_time(&self) -> io::Result<Duration> {
+        ServerProcess::cpu_time(self)
+    }
+}
+
+/// A server that another program runs, on this or another host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote(pub(crate) SocketAddr);
+
+impl Target for Remote {
+    fn address(&self) -> SocketAddr {
+        self.0
+    }
+
+    fn cpu_time(&self) -> io::Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+}
+
 /// The clocks of a window.
 struct Watch {
     wall: Instant,
@@ -52,12 +84,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(server: &ServerProcess) -> io::Result<Watch> {
+    fn start(server: &impl Target) -> io::Result<Watch> {
         let cpu = server.cpu_time()?;
         Ok(Watch { wall: Instant::now(), cpu })
     }
 
-    fn spent(&self, server: &ServerProcess) -> io::Result<Spent> {
+    fn spent(&self, server: &impl Target) -> io::Result<Spent> {
         let wall = self.wall.elapsed();
         Ok(Spent { wall, cpu: server.cpu_time()?.saturating_sub(self.cpu), amount: 0 })
     }

@@ -8,8 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use super::echo::{Clients, Echo};
-use super::{Outcome, Watch, Window};
-use crate::process::ServerProcess;
+use super::{Outcome, Target, Watch, Window};
 use crate::random::Random;
 
 /// The times between requests.
@@ -29,14 +28,14 @@ pub(crate) struct Open {
 }
 
 /// The requests per second of wall-clock time that the server answers in a closed loop.
-pub(crate) fn maximum(server: &ServerProcess, plan: Echo, window: Window) -> io::Result<f64> {
+pub(crate) fn maximum(server: &impl Target, plan: Echo, window: Window) -> io::Result<f64> {
     let outcome = super::echo(server, plan, window)?;
     Ok(outcome.count as f64 / outcome.spent.wall.as_secs_f64().max(1e-9))
 }
 
 /// Loads the server for the window.
 pub(crate) fn open(
-    server: &ServerProcess,
+    server: &impl Target,
     plan: Echo,
     load: Open,
     window: Window,

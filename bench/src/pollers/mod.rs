@@ -6,6 +6,7 @@
 mod bare;
 #[cfg(target_os = "linux")]
 pub(crate) mod epoll;
+mod looped;
 #[cfg(unix)]
 mod mio;
 #[cfg(unix)]
@@ -24,6 +25,7 @@ use poll_core::RawSource;
 pub(crate) use bare::Bare;
 #[cfg(target_os = "linux")]
 pub(crate) use epoll::Epoll;
+pub(crate) use looped::Looped;
 #[cfg(unix)]
 pub(crate) use mio::{Mio, MioDrain};
 #[cfg(unix)]
@@ -106,6 +108,20 @@ pub(crate) fn enter(entrants: &mut Entrants, task: &impl OnPoller) {
     entrants.skip(ContestantId::Peer("mio"), "is measured on Unix only");
     let task = task.clone();
     entrants.enter(ContestantId::Peer("polling"), move || task.run(Polling::new()?));
+}
+
+/// Adds the loop of uv-core on every backend, as a poller.
+pub(crate) fn enter_loops(entrants: &mut Entrants, task: &impl OnPoller) {
+    backends::enter(entrants, Which::All, ContestantId::Core, &OnLoop(task.clone()));
+}
+
+#[derive(Clone)]
+struct OnLoop<T>(T);
+
+impl<T: OnPoller> OnBackend for OnLoop<T> {
+    fn run<B: poll_core::Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
+        self.0.run(Looped::new(make()?))
+    }
 }
 
 #[derive(Clone)]

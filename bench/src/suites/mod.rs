@@ -14,6 +14,7 @@ pub mod open;
 pub mod pool;
 mod serving;
 pub mod spawn;
+pub mod tasks;
 pub mod threads;
 pub mod timers;
 pub mod udp;
@@ -54,7 +55,7 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 20] = [
     "timers",
     "iterations",
     "async",
@@ -68,6 +69,7 @@ pub const NAMES: [&str; 19] = [
     "mixed",
     "handlers",
     "threads",
+    "tasks",
     "udp",
     "memory",
     "calls",
@@ -96,6 +98,7 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         mixed::suite(scale),
         handlers::suite(scale),
         threads::suite(scale),
+        tasks::suite(scale),
         udp::suite(scale),
         memory::suite(scale, which_if_short),
         calls::suite(scale),

@@ -28,14 +28,17 @@ pub fn suite(scale: Scale) -> Suite {
     let mut counts: Vec<usize> = counts.iter().map(|count| sources::at_most(*count)).collect();
     counts.dedup();
     let scenarios = counts.into_iter().map(|count| scenario(count, budget)).collect();
-    let about = "pollers without a loop, with one, a tenth or all of many sources ready";
+    let about =
+        "pollers with one, a tenth or all of many sources ready: by hand, bare, under the loop";
     Suite { name: "wait", about, scenarios }
 }
 
 fn scenario(count: usize, budget: Duration) -> Scenario {
     let sources = Rc::new(Sources::new(count));
     let mut entrants = Entrants::default();
-    pollers::enter(&mut entrants, &Wait { sources, budget });
+    let wait = Wait { sources, budget };
+    pollers::enter_loops(&mut entrants, &wait);
+    pollers::enter(&mut entrants, &wait);
     let all = Count::Exactly(count as u64);
     let cost = |name, about, count| Figure { name, about, unit: Unit::CpuTimeEach, count };
     Scenario {

@@ -1,0 +1,94 @@
+//! The heat map: contestants in rows, scenarios in columns, the ratio to the baseline as a colour.
+
+use super::svg::{Anchor, Svg};
+use crate::report::times;
+use crate::results::{Results, Row};
+use crate::scoreboard::{self, family};
+use crate::stats::Verdict;
+
+const LEFT: f64 = 124.0;
+const TOP: f64 = 150.0;
+/// The height of a row, and the space for the columns.
+const STEP: f64 = 20.0;
+const WIDTH: f64 = 1_100.0;
+
+/// Draws one figure of each scenario; `None` without any.
+pub(super) fn chart(results: &Results) -> Option<Svg> {
+    let mut columns: Vec<&Row> = Vec::new();
+    for row in results.rows.iter().filter(|row| scoreboard::counts(row)) {
+        // The first figure of a scenario is its main one.
+        let same = |other: &&Row| other.suite == row.suite && other.scenario == row.scenario;
+        if !columns.iter().any(same) {
+            columns.push(row);
+        }
+    }
+    let mut ids: Vec<&str> = Vec::new();
+    for entry in columns.iter().flat_map(|row| &row.entries) {
+        if !ids.contains(&entry.id.as_str()) {
+            ids.push(&entry.id);
+        }
+    }
+    ids.sort_by_key(|id| family(id) as usize);
+    if columns.len() < 2 {
+        return None;
+    }
+    let wide = ((WIDTH - LEFT - 40.0) / columns.len() as f64).min(40.0);
+    let height = TOP + STEP * ids.len() as f64 + 16.0;
+    let mut svg = Svg::new(WIDTH, height, "All contestants in all scenarios");
+    svg.text("title", (0.0, 16.0), Anchor::Start, "All contestants in all scenarios");
+    legend(&mut svg);
+    for (index, row) in columns.iter().enumerate() {
+        let x = LEFT + wide * (index as f64 + 0.5);
+        svg.slanted("tick", (x, TOP - 8.0), &format!("{}: {}", row.suite, row.scenario));
+    }
+    for (line, id) in ids.iter().enumerate() {
+        let y = TOP + STEP * line as f64;
+        let class = if id.starts_with("uv-") { "strong" } else { "name" };
+        svg.text(class, (LEFT - 8.0, y + STEP - 6.0), Anchor::End, id);
+        for (index, row) in columns.iter().enumerate() {
+            let Some(entry) = row.entries.iter().find(|entry| entry.id == *id) else { continue };
+            let place = (LEFT + wide * index as f64 + 0.5, y + 0.5);
+            let size = (wide - 1.0, STEP - 1.0);
+            let ratio = entry.ratio.median;
+            let title = format!(
+                "{id}, {}: {}, {}: {} of {}",
+                row.suite,
+                row.scenario,
+                row.figure,
+                times(ratio),
+                row.baseline
+            );
+            // The colour saturates at a ratio of 4.
+            let tone = (ratio.ln().abs() / 4_f64.ln()).min(1.0);
+            let class = match () {
+                () if *id == row.baseline => "h-base",
+                () if ratio >= 1.0 => "h-up",
+                () => "h-down",
+            };
+            svg.cell(class, place, size, tone.max(0.04), &title);
+            let unsure = entry.verdict == Verdict::NoConclusion && *id != row.baseline;
+            if unsure {
+                let middle = (place.0 + size.0 / 2.0, place.1 + STEP / 2.0 + 4.0);
+                svg.text("tick", middle, Anchor::Middle, "?");
+            }
+        }
+    }
+    Some(svg)
+}
+
+/// What the colours mean.
+fn legend(svg: &mut Svg) {
+    let mut x = 0.0;
+    for (class, tone, name) in [
+        ("h-down", 1.0, "¼ or less"),
+        ("h-down", 0.4, "0.6"),
+        ("h-base", 0.3, "1, the baseline"),
+        ("h-up", 0.4, "1.7"),
+        ("h-up", 1.0, "4 or more times"),
+    ] {
+        svg.cell(class, (x, 26.0), (14.0, 14.0), tone, name);
+        svg.text("tick", (x + 19.0, 37.5), Anchor::Start, name);
+        x += 40.0 + 6.6 * name.chars().count() as f64;
+    }
+    svg.text("tick", (x, 37.5), Anchor::Start, "? no conclusion");
+}

@@ -1,0 +1,126 @@
+//! Runtimes of other libraries, each with its executor for one thread.
+
+use std::io;
+use std::rc::Rc;
+use std::thread;
+
+use super::linux::Work;
+use super::turns::{Turns, yield_once};
+use crate::clock::Stopwatch;
+use crate::suite::{Reading, Sample};
+
+fn sample(count: u64, watch: &Stopwatch) -> Sample {
+    Sample::new([Reading { count, spent: watch.spent() }])
+}
+
+/// Runs the other side of turns in a thread.
+fn across<R: FnOnce(Turns) -> io::Result<u64> + Send + 'static>(
+    turns: &Turns,
+    other: R,
+    this: impl FnOnce(Turns) -> io::Result<u64>,
+) -> io::Result<u64> {
+    let there = turns.clone();
+    let thread = thread::spawn(move || other(there));
+    let taken = this(turns.clone())?;
+    let panicked = |_| io::Error::other("the other thread panicked");
+    Ok(taken.min(thread.join().map_err(panicked)??))
+}
+
+/// tokio's current-thread runtime with a `LocalSet`, for tasks that are not `Send`, as those of the
+/// others.
+pub(super) fn tokio(work: Work) -> io::Result<Sample> {
+    use tokio::runtime::Builder;
+    use tokio::task::{LocalSet, spawn_local};
+
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let watch = Stopwatch::start();
+    let count = match work {
+        Work::Spawn(count) => LocalSet::new().block_on(&runtime, async move {
+            let tasks: Vec<_> = (0..count).map(|_| spawn_local(yield_once())).collect();
+            let mut joined = 0;
+            for task in tasks {
+                joined += u64::from(task.await.is_ok());
+            }
+            joined
+        }),
+        Work::PingPong(count) => LocalSet::new().block_on(&runtime, async move {
+            let turns = Turns::default();
+            let other = spawn_local(turns.clone().take(1, count));
+            let taken = turns.take(0, count).await;
+            taken.min(other.await.unwrap_or(0))
+        }),
+        Work::AcrossThreads(count) => across(
+            &Turns::default(),
+            move |turns| {
+                let runtime = Builder::new_current_thread().enable_io().build()?;
+                Ok(runtime.block_on(turns.take(1, count)))
+            },
+            |turns| Ok(runtime.block_on(turns.take(0, count))),
+        )?,
+    };
+    Ok(sample(count, &watch))
+}
+
+/// smol's executor for one thread, driven by its reactor.
+pub(super) fn smol(work: Work) -> io::Result<Sample> {
+    use async_executor::LocalExecutor;
+    use async_io::block_on;
+
+    let executor = Rc::new(LocalExecutor::new());
+    let spawner = Rc::clone(&executor);
+    let watch = Stopwatch::start();
+    let count = match work {
+        Work::Spawn(count) => block_on(executor.run(async move {
+            let tasks: Vec<_> = (0..count).map(|_| spawner.spawn(yield_once())).collect();
+            let mut joined = 0;
+            for task in tasks {
+                task.await;
+                joined += 1;
+            }
+            joined
+        })),
+        Work::PingPong(count) => block_on(executor.run(async move {
+            let turns = Turns::default();
+            let other = spawner.spawn(turns.clone().take(1, count));
+            let taken = turns.take(0, count).await;
+            taken.min(other.await)
+        })),
+        Work::AcrossThreads(count) => across(
+            &Turns::default(),
+            move |turns| Ok(block_on(turns.take(1, count))),
+            |turns| Ok(block_on(turns.take(0, count))),
+        )?,
+    };
+    Ok(sample(count, &watch))
+}
+
+/// compio's runtime.
+#[cfg(feature = "compio")]
+pub(super) fn compio(work: Work) -> io::Result<Sample> {
+    use compio::runtime::{Runtime, spawn};
+
+    let runtime = Runtime::new()?;
+    let watch = Stopwatch::start();
+    let count = match work {
+        Work::Spawn(count) => runtime.block_on(async move {
+            let tasks: Vec<_> = (0..count).map(|_| spawn(yield_once())).collect();
+            let mut joined = 0;
+            for task in tasks {
+                joined += u64::from(task.await.is_ok());
+            }
+            joined
+        }),
+        Work::PingPong(count) => runtime.block_on(async move {
+            let turns = Turns::default();
+            let other = spawn(turns.clone().take(1, count));
+            let taken = turns.take(0, count).await;
+            taken.min(other.await.unwrap_or(0))
+        }),
+        Work::AcrossThreads(count) => across(
+            &Turns::default(),
+            move |turns| Ok(Runtime::new()?.block_on(turns.take(1, count))),
+            |turns| Ok(runtime.block_on(turns.take(0, count))),
+        )?,
+    };
+    Ok(sample(count, &watch))
+}
