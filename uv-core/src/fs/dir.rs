@@ -64,6 +64,7 @@ impl EntryKind {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(alias = "uv_dirent_t")]
 pub struct Dirent {
     /// The file name, without the path of the directory.
     pub name: OsString,

@@ -72,6 +72,7 @@ impl From<SystemTime> for Timestamp {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "uv_stat_t")]
 pub struct Stat {
     /// The device that contains the file.
     pub dev: u64,
@@ -169,6 +170,7 @@ impl Stat {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(alias = "uv_statfs_t")]
 pub struct StatFs {
     /// The type, a number of the system. 0 on Windows and NetBSD.
     pub kind: u64,

@@ -20,6 +20,7 @@ use crate::{Loop, error};
 bitflags! {
     /// Options of [`Tcp::bind`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[doc(alias = "uv_tcp_flags")]
     pub struct TcpBindFlags: u8 {
         /// An IPv6 listener does not accept IPv4 connections.
         const IPV6_ONLY = 1;

@@ -172,6 +172,7 @@ impl Tty {
 /// The kind of handle that fits a descriptor: see [`guess_handle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[doc(alias = "uv_handle_type")]
 pub enum HandleKind {
     /// A terminal: [`Tty`].
     Tty,

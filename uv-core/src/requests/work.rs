@@ -37,6 +37,7 @@ use crate::{Loop, error};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_work_t")]
 pub struct WorkRequest(Token);
 
 /// Why work has no result.

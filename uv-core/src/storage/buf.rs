@@ -48,6 +48,8 @@ use std::sync::Arc;
 /// The count of the pieces and each piece's address, length and bytes stay the same until
 /// the value is changed or dropped, even if it is moved: a backend may lend the memory to the
 /// kernel until then.
+#[doc(alias = "uv_buf_t")]
+#[doc(alias = "uv_buf_init")]
 pub unsafe trait IoBuf: 'static {
     /// True if there is always exactly one piece: a list of such buffers finds a piece in constant
     /// time.
@@ -111,6 +113,8 @@ pub unsafe trait IoBuf: 'static {
 ///
 /// As for [`IoBuf`]: the address and the length of the memory stay the same until the value
 /// is changed or dropped, even if it is moved.
+#[doc(alias = "uv_buf_t")]
+#[doc(alias = "uv_buf_init")]
 pub unsafe trait IoBufMut: 'static {
     /// True if there is always exactly one piece, as for [`IoBuf::ONE_PIECE`]: a list of such
     /// buffers finds a piece in constant time.

@@ -15,6 +15,7 @@ use crate::sys;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "uv_cpu_info_t")]
 pub struct CpuInfo {
     /// The model name; empty if it is unknown.
     pub model: String,

@@ -54,6 +54,7 @@ pub use users::{Group, User, current_user, group, temp_dir, user};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_utsname_t")]
 pub struct Uname {
     /// The system: `Linux`, `FreeBSD`, `Darwin`, `Windows_NT`.
     pub sysname: String,

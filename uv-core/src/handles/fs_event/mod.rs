@@ -28,6 +28,7 @@ const READS_BEFORE_START: usize = 64;
 bitflags! {
     /// How an [`FsEvent`] watches.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[doc(alias = "uv_fs_event_flags")]
     pub struct FsEventFlags: u8 {
         /// Watches the whole tree below the directory, including new directories. Linux, macOS
         /// and Windows only.
@@ -38,6 +39,7 @@ bitflags! {
 /// An event of an [`FsEvent`]. Paths are relative to the watched directory; the path of a watched
 /// file is its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_fs_event")]
 pub enum FsEventKind<'a> {
     /// An entry was created, removed or renamed; or the watched file or directory itself, if the
     /// path is its own name.

@@ -42,6 +42,7 @@ bitflags! {
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
+#[doc(alias = "uv_stdio_container_t")]
 pub enum Stdio<'a> {
     /// The null device for descriptors 0 to 2; others are closed.
     #[doc(alias = "UV_IGNORE")]

@@ -49,6 +49,7 @@ use send_queue::Sends;
 bitflags! {
     /// Options of [`Udp::bind`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[doc(alias = "uv_udp_flags")]
     pub struct UdpBindFlags: u8 {
         /// An IPv6 socket does not receive IPv4 datagrams.
         const IPV6_ONLY = 1;

@@ -42,6 +42,7 @@ const MAX_PIECES: usize = 1024;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias = "uv_write_t")]
 pub struct WriteRequest(pub(super) Token);
 
 impl WriteRequest {
