@@ -65,7 +65,7 @@ impl<B: Backend> Rt<B> {
         Sleep { rt: self.clone(), deadline: Deadline::At(deadline), state: State::New }
     }
 
-    /// Ticks at once, and then every `period`. [`LoopExt::block_on`](crate::LoopExt::block_on) has
+    /// Ticks immediately, and then every `period`. [`LoopExt::block_on`](crate::LoopExt::block_on) has
     /// an example.
     ///
     /// # Panics

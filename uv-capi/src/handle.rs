@@ -40,7 +40,7 @@ pub mod kind {
     pub const FILE: c_int = 17;
 }
 
-/// Bits of `flags`; those that programs are known to look at have libuv's values.
+/// Bits of `flags`; those that programs are known to read have libuv's values.
 pub mod flags {
     use std::ffi::c_uint;
 

@@ -32,7 +32,7 @@ pub unsafe extern "C" fn uv_dlclose(library: *mut uv_lib_t) {
     release((*library).errmsg.cast());
     (*library).errmsg = null_mut();
     if !(*library).handle.is_null() {
-        // libuv does not look at the result either.
+        // libuv ignores the result as well.
         libc::dlclose((*library).handle);
         (*library).handle = null_mut();
     }

@@ -49,7 +49,7 @@ pub(crate) fn count_primes(
     let work = move || {
         let mut primes = 0;
         for first in (0..until).step_by(STEP as usize) {
-            // A thread cannot be stopped from outside: work looks at a flag.
+            // A thread cannot be stopped from outside: work checks a flag.
             if cancelled.load(Ordering::Relaxed) {
                 return None;
             }

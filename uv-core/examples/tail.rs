@@ -73,7 +73,7 @@ fn check_event(lp: &mut Loop<Auto>, watch: FsEvent, event: io::Result<uv_core::F
     }
 }
 
-/// Looks at the file: it may be new, shorter or longer than before.
+/// Checks the file: it may be new, shorter or longer than before.
 fn check(lp: &mut Loop<Auto>, watch: FsEvent) {
     let tail = lp.state::<Tail>();
     if std::mem::replace(&mut tail.reading, true) {

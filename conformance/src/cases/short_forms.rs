@@ -46,7 +46,7 @@ pub fn state_is_one_value_of_each_type(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// `with_state` lends the state and the loop at once, and a panic loses neither.
+/// `with_state` lends the state and the loop together, and a panic loses neither.
 pub fn the_state_and_the_loop_are_lent_together(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     for _ in 0..3 {

@@ -56,7 +56,7 @@ pub struct Fuzz {
     pub from: u64,
     /// How many seeds.
     pub seeds: u64,
-    /// No program is started after as much time.
+    /// No program is started after this time.
     pub time: Option<Duration>,
     /// Runs the programs over [`Faulty`].
     pub faulty: bool,

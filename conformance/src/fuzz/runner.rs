@@ -16,13 +16,13 @@ use super::world::{Planned, Stage, Tolerated, World, text};
 use crate::Loop;
 use crate::support::limits::open_descriptors;
 
-/// A program that waits for nothing of its own is stopped after as much time.
+/// A program that waits for nothing of its own is stopped after this time.
 const PROGRAM: Duration = Duration::from_millis(10);
 
-/// Streams that are shut down read something, and handles close, within as much time.
+/// Streams that are shut down read something, and handles close, within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Threads of the pool let go of a loop within as much time.
+/// Threads of the pool release a loop within this time.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// No program panics more often.

@@ -8,7 +8,7 @@ use super::program::{Program, Step, count};
 /// How often a candidate is run: a failure may depend on timing.
 const TRIES: usize = 3;
 
-/// No candidate is run after as much time: one that hangs takes seconds.
+/// No candidate is run after this time: one that hangs takes seconds.
 const TIME: Duration = Duration::from_secs(60);
 
 /// Deletes steps, with the steps of their callbacks, and destructors that panic, as long as

@@ -7,9 +7,9 @@
 
 use super::sync::{AtomicBool, AtomicU32, Ordering};
 
-/// The queue is empty, and the loop does not look at it until it is notified.
+/// The queue is empty, and the loop does not check it until it is notified.
 const UNATTENDED: u32 = u32::MAX;
-/// The queue is empty, and the loop is going to look at it.
+/// The queue is empty, and the loop is going to check it.
 const ATTENDED: u32 = u32::MAX - 1;
 
 /// The number of ids that a queue can hold.

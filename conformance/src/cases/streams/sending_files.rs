@@ -444,7 +444,7 @@ pub fn a_file_that_is_not_cached_is_sent(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// Other systems do not tell what is cached.
+/// Other systems do not report what is cached.
 #[cfg(not(target_os = "linux"))]
 pub fn a_file_that_is_not_cached_is_sent(_: &Lab) -> Verdict {
     Err(crate::Skip::because("only Linux has files that differ in this"))
