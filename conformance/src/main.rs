@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+use conformance::fuzz::LiveMemory;
+
+/// Random programs are checked for memory that they leave behind.
+#[global_allocator]
+static MEMORY: LiveMemory = LiveMemory;
+
 fn main() -> ExitCode {
     conformance::matrix::main(conformance::matrix::backends())
 }

@@ -4,12 +4,12 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use uv_core::{AnyHandle, Handle, Stream, WorkError, fs};
+use uv_core::{AnyHandle, FsEventFlags, Handle, PollEvents, Stream, WorkError, kill, signum};
 
 use super::objects::{self, Extra, Item};
 use super::program::{Step, Verb};
-use super::streams;
 use super::world::{Bomb, Life, Stage, World, panic_as_planned};
+use super::{children, descriptors, files, passing, streams};
 use crate::Loop;
 
 /// Executes the steps of a callback, while the program runs.
@@ -41,13 +41,20 @@ pub(super) fn exec(world: &Rc<World>, lp: &mut Loop, step: &Step) {
             drop(work.map(|work| world.verb("cancel of work", || work.cancel(lp))));
             return;
         }
-        Verb::Stat | Verb::FileRead => return file(world, lp, step),
+        Verb::Stat | Verb::FileRead | Verb::FileWrite | Verb::Scandir | Verb::CancelFile => {
+            return files::exec(world, lp, step);
+        }
         _ => {}
     }
     let item = world.slots.borrow()[step.slot][step.end].clone();
     let item = item.or_else(|| world.slots.borrow()[step.slot][0].clone());
+    if step.verb == Verb::Spawn {
+        return children::spawn(world, lp, step, item.as_ref());
+    }
     let Some(item) = item else { return };
     match step.verb {
+        Verb::Replace => descriptors::replace(world, lp, &item),
+        Verb::AcceptPassed | Verb::LimitPassed => passing::exec(world, lp, step, &item),
         Verb::Close => objects::close(world, lp, &item, Some(step)),
         Verb::Reference => drop(item.handle.reference(lp)),
         Verb::Unreference => drop(item.handle.unreference(lp)),
@@ -69,6 +76,15 @@ fn with_item(world: &Rc<World>, lp: &mut Loop, step: &Step, item: &Item) {
                 next.set(next.get() + 1);
             }
         }
+        Extra::Poll { peer, watched } => match step.verb {
+            Verb::Send => drop(peer.send(&[0])),
+            Verb::CloseBehind => drop(watched.take()),
+            _ => watch(world, lp, step, item),
+        },
+        Extra::Signal => match step.verb {
+            Verb::Send => drop(kill(std::process::id(), signal_of(step))),
+            _ => watch(world, lp, step, item),
+        },
         Extra::Stream { .. } => streams::exec(world, lp, step, item),
         Extra::Udp { .. } => streams::exec_udp(world, lp, step, item),
     }
@@ -103,6 +119,10 @@ fn stop(lp: &mut Loop, handle: AnyHandle) -> io::Result<()> {
         AnyHandle::Idle(idle) => idle.stop(lp),
         AnyHandle::Prepare(prepare) => prepare.stop(lp),
         AnyHandle::Check(check) => check.stop(lp),
+        AnyHandle::Poll(poll) => poll.stop(lp),
+        AnyHandle::Signal(signal) => signal.stop(lp),
+        AnyHandle::FsEvent(event) => event.stop(lp),
+        AnyHandle::FsPoll(poll) => poll.stop(lp),
         _ => Ok(()),
     }
 }
@@ -133,8 +153,27 @@ fn start(world: &Rc<World>, lp: &mut Loop, step: &Step, item: &Item, what: &str)
         AnyHandle::Idle(idle) => idle.start(lp, move |lp, _| called(lp)),
         AnyHandle::Prepare(prepare) => prepare.start(lp, move |lp, _| called(lp)),
         AnyHandle::Check(check) => check.start(lp, move |lp, _| called(lp)),
+        AnyHandle::Poll(poll) => {
+            let both = PollEvents::READABLE | PollEvents::WRITABLE;
+            let events = if size.is_multiple_of(2) { PollEvents::READABLE } else { both };
+            poll.start(lp, events, move |lp, _, _| called(lp))
+        }
+        AnyHandle::Signal(signal) => signal.start(lp, signal_of(step), move |lp, _, _| called(lp)),
+        AnyHandle::FsEvent(event) => {
+            let path = world.directory().path("");
+            event.start(lp, path, FsEventFlags::empty(), move |lp, _, _| called(lp))
+        }
+        AnyHandle::FsPoll(poll) => {
+            let path = world.directory().path("");
+            poll.start(lp, path, Duration::from_millis(1), move |lp, _, _, _| called(lp))
+        }
         _ => Ok(()),
     })
+}
+
+/// One of two signals that do nothing if no handle is started.
+fn signal_of(step: &Step) -> i32 {
+    if step.size.is_multiple_of(2) { signum::SIGWINCH } else { signum::SIGURG }
 }
 
 fn defer(world: &Rc<World>, lp: &mut Loop, step: &Step) {
@@ -175,55 +214,11 @@ fn work(world: &Rc<World>, lp: &mut Loop, step: &Step) {
     }
 }
 
-/// Asks about a file, or opens one and reads from it.
-fn file(world: &Rc<World>, lp: &mut Loop, step: &Step) {
-    let (this, body, bomb) = (Rc::clone(world), Rc::clone(&step.body), Bomb(step.bomb));
-    let what = format!("{:?}", step.verb);
-    let ticket = world.ticket(what.clone());
-    let (id, label) = (ticket.id, what.clone());
-    let done = move |lp: &mut Loop, result: io::Result<()>| {
-        let _bomb = bomb;
-        ticket.report(None);
-        this.begin_callback(lp, &what, None);
-        if let Err(error) = result
-            && !this.tolerated.errors
-        {
-            this.fail(format!("{what}: {error}"));
-        }
-        run_body(&this, lp, &body);
-    };
-    let Ok(path) = std::env::current_exe() else { return };
-    let started = world.verb(&label, || match step.verb {
-        Verb::Stat => fs::stat(path).start(lp, move |lp, stat| done(lp, stat.map(drop))),
-        _ => {
-            let (offset, inner) = (step.size as u64, Rc::clone(world));
-            let options = fs::OpenOptions::new().read(true);
-            fs::open(path, options).start(lp, move |lp, file| {
-                let file = match file {
-                    Ok(file) => file,
-                    Err(error) => return done(lp, Err(error)),
-                };
-                let reading = inner.verb("read_at", || {
-                    let read = fs::read_at(&file, vec![0; 64], offset);
-                    read.start(lp, move |lp, (count, _)| done(lp, count.map(drop)))
-                });
-                if let Err(error) = reading {
-                    inner.fail(format!("read_at: {error}"));
-                }
-            })
-        }
-    });
-    if started.is_err() {
-        world.refuse(id);
-    }
-}
-
 /// True if an error needs no explanation: the request was cancelled, its own handle or its peer is
-/// closing, or the backend injects errors.
+/// closing or was broken by the program, or errors are injected.
 pub(super) fn is_expected(world: &World, error: &io::Error, lives: [&Life; 2]) -> bool {
-    world.tolerated.errors
-        || uv_core::is_cancelled(error)
-        || lives.iter().any(|life| life.closing.get())
+    let excuses = |life: &&Life| life.closing.get() || life.excused.get();
+    world.tolerated.errors || uv_core::is_cancelled(error) || lives.iter().any(excuses)
 }
 
 /// Calls a verb of a TCP or pipe handle.

@@ -1,14 +1,15 @@
 //! Random programs of loop verbs, made from seeds and checked on any backend.
 //!
-//! A program opens handles of many kinds, and reads, writes, starts, stops, cancels and closes
-//! them, from callbacks too, some of which panic or exchange their loop for another one. Whatever
-//! it does, the following holds, and is checked:
+//! A program opens handles of many kinds, and reads, writes, starts, stops, cancels, passes and
+//! closes them, from callbacks too, some of which panic or exchange their loop for another one. It
+//! uses files and starts children, closes and replaces descriptors behind the loop's back, and may
+//! run out of them. Whatever it does, the following holds, and is checked:
 //!
 //! - each request is reported exactly once, before the close callback of its handle;
 //! - no callback runs from within a verb, or after its handle was closed;
 //! - what is received is what was written, byte by byte, and all of it if the end was read;
 //! - streams that are shut down reach their ends, the loop ends, and it can be closed;
-//! - no descriptor is left behind;
+//! - no descriptor is left behind, and no memory, if that is [counted](LiveMemory);
 //! - a panic in a destructor comes out of a verb only if the verb refuses the callback.
 //!
 //! A part of the programs uses only what has a defined order: timers, watchers, deferred
@@ -26,10 +27,15 @@
 //! assert_eq!(report.programs, 5);
 //! ```
 
+mod children;
 mod clock;
+mod descriptors;
 mod exec;
+mod files;
 mod lanes;
+mod memory;
 mod objects;
+mod passing;
 mod program;
 mod runner;
 mod shrink;
@@ -46,7 +52,9 @@ use poll_core::{Backend, BoxedBackend};
 
 use crate::rng::mix;
 use crate::{Fault, FaultCounts, Faulty};
+pub use memory::LiveMemory;
 use program::Program;
+use runner::Passed;
 use world::Tolerated;
 
 /// What to run.
@@ -121,7 +129,7 @@ pub fn fuzz<B: Backend>(
         }
         let check = |program: &Program| {
             begin(seed);
-            check(program, options, &new, &report.faults)
+            check_memory(|| check(program, options, &new, &report.faults))
         };
         let program = Program::generate(seed);
         if let Err(why) = check(&program) {
@@ -136,13 +144,41 @@ pub fn fuzz<B: Backend>(
     report
 }
 
+/// How often a program runs that seems to keep memory: queues and tables of the process grow once.
+const MEMORY_RUNS: usize = 6;
+
+/// A thread of the pool may have memory of a loop a moment longer than the loop lives.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// Runs a program, and again if more memory is in use afterwards: a leak is one in every run.
+fn check_memory(run: impl Fn() -> Result<Passed, Vec<String>>) -> Result<(), Vec<String>> {
+    let mut grown = 0;
+    for _ in 0..MEMORY_RUNS {
+        let before = LiveMemory::bytes();
+        let forgets = run()?.forgets;
+        let Some(before) = before.filter(|_| !forgets) else { return Ok(()) };
+        let ended = Instant::now();
+        loop {
+            grown = LiveMemory::bytes().unwrap_or_default().saturating_sub(before);
+            if grown == 0 {
+                return Ok(());
+            }
+            if ended.elapsed() > LINGER {
+                break;
+            }
+            std::thread::yield_now();
+        }
+    }
+    Err(vec![format!("memory: {grown} bytes more after each run")])
+}
+
 /// Runs a program; one with a defined order also on a backend without sources.
 fn check<B: Backend>(
     program: &Program,
     options: &Fuzz,
     new: &impl Fn() -> io::Result<B>,
     counts: &FaultCounts,
-) -> Result<(), Vec<String>> {
+) -> Result<Passed, Vec<String>> {
     // Errors are injected into some of the programs only, as these are checked for less. Not both
     // kinds: a stream whose operation is refused waits for readiness instead, and the loop has no
     // request to report a failure of that registration to.
@@ -162,15 +198,15 @@ fn check<B: Backend>(
         Ok(BoxedBackend::new(backend))
     };
     let tolerated = Tolerated { errors: error.is_some(), late_writes: options.zero_copy };
-    let trace = runner::run(program, &make, tolerated)?;
+    let passed = runner::run(program, &make, tolerated)?;
     if program.ordered {
         let new = || Ok(BoxedBackend::new(runner::NoSources));
         let reference = runner::run(program, &new, Tolerated::default())?;
-        if trace != reference {
-            return Err(vec![difference(&trace, &reference)]);
+        if passed.trace != reference.trace {
+            return Err(vec![difference(&passed.trace, &reference.trace)]);
         }
     }
-    Ok(())
+    Ok(passed)
 }
 
 fn difference(trace: &[String], reference: &[String]) -> String {

@@ -2,18 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 
 use uv_core::{
-    AnyHandle, Async, AsyncSender, Channel, Check, Handle, Idle, Listener, Pipe, Prepare, Sender,
-    Stream, Tcp, TcpBindFlags, Timer, Udp, UdpBindFlags,
+    AnyHandle, Async, AsyncSender, Channel, Check, FsEvent, FsPoll, Handle, Idle, Listener, Pipe,
+    Prepare, Sender, Signal, Stream, Tcp, TcpBindFlags, Timer, Udp, UdpBindFlags,
 };
 
-use super::exec::{drain, run_body};
+use super::descriptors::{self, Watched};
+use super::exec::{drain, is_expected, run_body};
 use super::lanes::{DatagramLane, Lane};
 use super::program::{Kind, Step};
 use super::world::{Bomb, Life, Stage, World};
+use super::{children, passing};
 use crate::Loop;
 
 /// A handle in a slot. It stays there when it is closed: then its key is stale.
@@ -31,12 +33,14 @@ pub(super) enum Extra {
     None,
     Async(Rc<AsyncSender>),
     Channel(Rc<Sender<u64>>, Rc<Cell<u64>>),
+    Poll { peer: Rc<UdpSocket>, watched: Watched },
+    Signal,
     Stream { input: Rc<Lane>, output: Rc<Lane>, peer: Rc<Life> },
     Udp { input: Rc<DatagramLane>, output: Rc<DatagramLane>, peer: SocketAddr },
 }
 
 impl Item {
-    fn new(name: &str, handle: impl Into<AnyHandle>, extra: Extra) -> Item {
+    pub(super) fn new(name: &str, handle: impl Into<AnyHandle>, extra: Extra) -> Item {
         Item { name: name.into(), handle: handle.into(), life: Rc::default(), extra }
     }
 }
@@ -53,6 +57,13 @@ pub(super) fn open(world: &Rc<World>, lp: &mut Loop, step: &Step) {
         Kind::Pipe => Pipe::pair(lp).map(|(one, other)| stream_pair(&name, one, other)),
         Kind::OneWay => Pipe::one_way(lp).map(|(one, other)| stream_pair(&name, one, other)),
         Kind::Dialled => dial(world, lp, step, &name),
+        Kind::Passing => passing::open(lp, &name),
+        Kind::Child => children::open(world, lp, step, &name),
+        Kind::Poll => descriptors::open_poll(lp, &name),
+        Kind::RawPoll => descriptors::open_raw_poll(lp, &name),
+        Kind::Signal => Ok([Some(Item::new(&name, Signal::new(lp), Extra::Signal)), None]),
+        Kind::FsEvent => Ok([Some(Item::new(&name, FsEvent::new(lp), Extra::None)), None]),
+        Kind::FsPoll => Ok([Some(Item::new(&name, FsPoll::new(lp), Extra::None)), None]),
         Kind::Udp => udp_pair(lp, &name),
         Kind::Timer => Ok([Some(Item::new(&name, Timer::new(lp), Extra::None)), None]),
         Kind::Idle => Ok([Some(Item::new(&name, Idle::new(lp), Extra::None)), None]),
@@ -71,7 +82,8 @@ pub(super) fn open(world: &Rc<World>, lp: &mut Loop, step: &Step) {
     }
 }
 
-fn stream_pair<S: Stream>(name: &str, one: S, other: S) -> [Option<Item>; 2] {
+/// The items of two connected streams.
+pub(super) fn stream_pair<S: Stream>(name: &str, one: S, other: S) -> [Option<Item>; 2] {
     let (lanes, lives) = (<[Rc<Lane>; 2]>::default(), <[Rc<Life>; 2]>::default());
     let item = |end: usize, handle: S| {
         let (input, output) = (Rc::clone(&lanes[1 - end]), Rc::clone(&lanes[end]));
@@ -82,7 +94,6 @@ fn stream_pair<S: Stream>(name: &str, one: S, other: S) -> [Option<Item>; 2] {
     [item(0, one), item(1, other)]
 }
 
-/// A client connects; the listener accepts it into end `b` and closes.
 fn dial(
     world: &Rc<World>,
     lp: &mut Loop,
@@ -90,6 +101,21 @@ fn dial(
     name: &str,
 ) -> io::Result<[Option<Item>; 2]> {
     let (listener, client) = (Tcp::new(lp), Tcp::new(lp));
+    connect(world, lp, step, name, listener, client).inspect_err(|_| {
+        // A listener without a client would keep the loop alive.
+        let _ = listener.close(lp).and(client.close(lp));
+    })
+}
+
+/// A client connects; the listener accepts it into end `b` and closes.
+fn connect(
+    world: &Rc<World>,
+    lp: &mut Loop,
+    step: &Step,
+    name: &str,
+    listener: Tcp,
+    client: Tcp,
+) -> io::Result<[Option<Item>; 2]> {
     let [one, other] = stream_pair(name, client, client);
     let (Some(one), Some(other)) = (one, other) else { return Ok([None, None]) };
     listener.bind(lp, "127.0.0.1:0".parse().expect("an address"), TcpBindFlags::empty())?;
@@ -109,7 +135,7 @@ fn dial(
         let _ = listener.close(lp);
     })?;
     let (this, life, body) = (Rc::clone(world), Rc::clone(&one.life), Rc::clone(&step.body));
-    let Extra::Stream { input, output, .. } = one.extra.clone() else { return Ok([None, None]) };
+    let Extra::Stream { input, output, peer } = one.extra.clone() else { return Ok([None, None]) };
     let (what, bomb) = (format!("{name} connects"), Bomb(step.bomb));
     let ticket = world.ticket(what.clone());
     let id = ticket.id;
@@ -122,7 +148,8 @@ fn dial(
             if let Err(error) = result {
                 input.broken.set(true);
                 output.broken.set(true);
-                if !uv_core::is_cancelled(&error) && !this.tolerated.errors {
+                listener.close_if_open(lp);
+                if !is_expected(&this, &error, [&life, &peer]) {
                     this.fail(format!("{what}: {error}"));
                 }
             }

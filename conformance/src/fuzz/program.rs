@@ -18,7 +18,18 @@ pub(super) enum Kind {
     OneWay,
     /// A TCP client that connects to a listener, and what that accepts.
     Dialled,
+    /// Two connected local sockets that pass handles.
+    Passing,
+    /// A child that copies its input, end `b`, to its output, end `a`.
+    Child,
     Udp,
+    /// A poll of a socket that it owns.
+    Poll,
+    /// A poll of a descriptor that the program may close behind the loop's back.
+    RawPoll,
+    Signal,
+    FsEvent,
+    FsPoll,
     Timer,
     Idle,
     Prepare,
@@ -50,11 +61,27 @@ pub(super) enum Verb {
     CancelRead,
     CancelWrite,
     ShrinkBuffers,
+    /// Writes, and passes the handle of another slot.
+    Pass,
+    /// Accepts the handles that have arrived.
+    AcceptPassed,
+    /// Limits the handles that wait to be accepted.
+    LimitPassed,
+    /// Replaces a descriptor behind the loop's back.
+    Replace,
+    /// Closes a descriptor behind the loop's back.
+    CloseBehind,
+    /// Starts a child that inherits a stream.
+    Spawn,
     Defer,
     Work,
     CancelWork,
     Stat,
     FileRead,
+    /// Creates a file, writes and reads it, and removes it.
+    FileWrite,
+    Scandir,
+    CancelFile,
     StopLoop,
     Swap,
     Panic,
@@ -78,6 +105,8 @@ pub(super) struct Program {
     pub(super) seed: u64,
     /// Only what has a defined order: the trace is the same on every backend, on a virtual clock.
     pub(super) ordered: bool,
+    /// The number of descriptors that it can open.
+    pub(super) descriptors: Option<usize>,
     pub(super) slots: Vec<Kind>,
     pub(super) modes: Vec<RunMode>,
     pub(super) steps: Vec<Step>,
@@ -89,7 +118,10 @@ const STEPS: usize = 40;
 /// How deep callbacks nest.
 const DEPTH: usize = 4;
 
-const STREAMS: [Kind; 4] = [Kind::Tcp, Kind::Pipe, Kind::OneWay, Kind::Dialled];
+const STREAMS: [Kind; 6] =
+    [Kind::Tcp, Kind::Pipe, Kind::OneWay, Kind::Dialled, Kind::Passing, Kind::Child];
+const OTHERS: [Kind; 7] =
+    [Kind::Udp, Kind::Udp, Kind::Poll, Kind::RawPoll, Kind::Signal, Kind::FsEvent, Kind::FsPoll];
 const ORDERED: [Kind; 6] =
     [Kind::Timer, Kind::Idle, Kind::Prepare, Kind::Check, Kind::Async, Kind::Channel];
 const SIZES: [usize; 9] = [0, 1, 2, 7, 100, 1000, 5000, 70_000, 300_000];
@@ -104,10 +136,12 @@ impl Program {
             slots.push(match rng.below(10) {
                 _ if ordered => rng.pick(&ORDERED),
                 0..5 => rng.pick(&STREAMS),
-                5 => Kind::Udp,
+                5..7 => rng.pick(&OTHERS),
                 _ => rng.pick(&ORDERED),
             });
         }
+        // One program in sixteen has few descriptors.
+        let descriptors = (!ordered && rng.below(16) == 0).then(|| rng.below(12));
         let modes = [RunMode::Default, RunMode::Once, RunMode::NoWait];
         let modes = (0..rng.below(4)).map(|_| rng.pick(&modes)).collect();
         let mut made = Generator { rng, ordered, slots: &slots, left: STEPS };
@@ -118,7 +152,7 @@ impl Program {
         while made.left > 0 {
             steps.push(made.step(0));
         }
-        Program { seed, ordered, slots, modes, steps }
+        Program { seed, ordered, descriptors, slots, modes, steps }
     }
 
     /// The number of steps, nested ones included.
@@ -162,6 +196,10 @@ impl Generator<'_> {
             39..40 if !self.ordered => Verb::CancelWork,
             40..42 if !self.ordered => Verb::Stat,
             42..44 if !self.ordered => Verb::FileRead,
+            44..46 if !self.ordered => Verb::FileWrite,
+            46..47 if !self.ordered => Verb::Scandir,
+            47..48 if !self.ordered => Verb::CancelFile,
+            48..50 if !self.ordered => Verb::Spawn,
             _ => self.verb_of(self.slots[slot]),
         };
         self.step_of(slot, verb, depth)
@@ -189,15 +227,23 @@ impl Generator<'_> {
 
     fn verb_of(&mut self, kind: Kind) -> Verb {
         use Verb::{
-            Again, CancelRead, CancelWrite, Read, ReadStart, ReadStartWith, ReadStop, Send,
-            ShrinkBuffers, Shutdown, Start, Stop, TryRead, TryWrite, Write, WriteCoalesced,
+            AcceptPassed, Again, CancelRead, CancelWrite, CloseBehind, LimitPassed, Pass, Read,
+            ReadStart, ReadStartWith, ReadStop, Replace, Send, ShrinkBuffers, Shutdown, Start,
+            Stop, TryRead, TryWrite, Write, WriteCoalesced,
         };
         match kind {
             Kind::Timer => self.rng.pick(&[Start, Start, Start, Stop, Again]),
             Kind::Idle | Kind::Prepare | Kind::Check => self.rng.pick(&[Start, Start, Stop]),
             Kind::Async | Kind::Channel => Send,
             Kind::Udp => self.rng.pick(&[Start, Send, Send, Send, TryWrite, Stop]),
-            Kind::Tcp | Kind::Pipe | Kind::OneWay | Kind::Dialled => self.rng.pick(&[
+            Kind::Poll | Kind::Signal => self.rng.pick(&[Start, Start, Send, Send, Stop]),
+            Kind::RawPoll => self.rng.pick(&[Start, Start, Send, Stop, CloseBehind]),
+            Kind::FsEvent | Kind::FsPoll => self.rng.pick(&[Start, Start, Stop]),
+            Kind::Passing if self.rng.below(2) == 0 => {
+                self.rng.pick(&[Pass, Pass, Pass, AcceptPassed, AcceptPassed, LimitPassed])
+            }
+            _ => self.rng.pick(&[
+                Replace,
                 Write,
                 Write,
                 Write,
@@ -227,8 +273,8 @@ impl Generator<'_> {
 impl Verb {
     fn has_callback(self) -> bool {
         use Verb::{
-            Close, Defer, FileRead, Open, Read, ReadStart, ReadStartWith, Send, Shutdown, Start,
-            Stat, Work, Write,
+            Close, Defer, FileRead, FileWrite, Open, Pass, Read, ReadStart, ReadStartWith, Scandir,
+            Send, Shutdown, Spawn, Start, Stat, Work, Write,
         };
         matches!(
             self,
@@ -244,6 +290,10 @@ impl Verb {
                 | Work
                 | Stat
                 | FileRead
+                | FileWrite
+                | Scandir
+                | Pass
+                | Spawn
         )
     }
 }
@@ -252,7 +302,9 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let clock = if self.ordered { ", on a virtual clock" } else { "" };
         let modes: Vec<_> = self.modes.iter().map(|mode| format!("{mode:?}, ")).collect();
-        writeln!(f, "  run {}then Default to the end{clock}:", modes.concat())?;
+        let limit = self.descriptors.map(|count| format!(", with {count} descriptors"));
+        let limit = limit.unwrap_or_default();
+        writeln!(f, "  run {}then Default to the end{clock}{limit}:", modes.concat())?;
         write_steps(f, &self.slots, &self.steps, 1)
     }
 }

@@ -12,9 +12,9 @@ use super::clock::VirtualClock;
 use super::exec::{drain, exec};
 use super::objects::{self, Extra, Item};
 use super::program::{Kind, Program, Verb};
-use super::world::{Planned, Stage, Tolerated, World, text};
+use super::world::{Life, Planned, Stage, Tolerated, World, text};
 use crate::Loop;
-use crate::support::limits::open_descriptors;
+use crate::support::limits::{open_descriptors, with_few_descriptors};
 
 /// A program that waits for nothing of its own is stopped after this time.
 const PROGRAM: Duration = Duration::from_millis(10);
@@ -31,15 +31,25 @@ const MAX_RUNS: usize = 1000;
 /// Makes the backends of one program.
 pub(super) type Maker<'a> = &'a dyn Fn() -> io::Result<BoxedBackend>;
 
-/// Runs a program. Returns its trace, or all that went wrong.
+/// What a program did that has passed.
+pub(super) struct Passed {
+    /// What has a defined order.
+    pub(super) trace: Vec<String>,
+    /// It may have lost memory that is not the loop's.
+    pub(super) forgets: bool,
+}
+
+/// Runs a program. Returns all that went wrong, if something did. Backends that inject errors keep
+/// some requests from being reported with success, and some readers from reading.
 pub(super) fn run(
     program: &Program,
     new: Maker<'_>,
     tolerated: Tolerated,
-) -> Result<Vec<String>, Vec<String>> {
-    let descriptors = open_descriptors().ok();
-    let world = World::new(program, tolerated);
-    if let Err(error) = run_in(program, &world, new) {
+) -> Result<Passed, Vec<String>> {
+    let (descriptors, injects_errors) = (open_descriptors().ok(), tolerated.errors);
+    let errors = tolerated.errors || program.descriptors.is_some();
+    let world = World::new(program, Tolerated { errors, ..tolerated });
+    if let Err(error) = run_in(program, &world, new, injects_errors) {
         world.fail(format!("the loop failed: {error}"));
     }
     check_lanes(&world);
@@ -49,7 +59,9 @@ pub(super) fn run(
         world.fail(format!("descriptors: {descriptors:?} before, {left:?} after"));
     }
     match world.finish() {
-        (failures, trace) if failures.is_empty() => Ok(trace),
+        (failures, trace) if failures.is_empty() => {
+            Ok(Passed { trace, forgets: world.forgets.get() })
+        }
         (failures, _) => Err(failures),
     }
 }
@@ -67,7 +79,12 @@ fn descriptors_left(expected: Option<usize>) -> Option<usize> {
     }
 }
 
-fn run_in(program: &Program, world: &Rc<World>, new: Maker<'_>) -> io::Result<()> {
+fn run_in(
+    program: &Program,
+    world: &Rc<World>,
+    new: Maker<'_>,
+    injects_errors: bool,
+) -> io::Result<()> {
     let make = || -> io::Result<Loop> {
         let backend = new()?;
         Ok(Loop::new(match program.ordered {
@@ -75,19 +92,31 @@ fn run_in(program: &Program, world: &Rc<World>, new: Maker<'_>) -> io::Result<()
             false => backend,
         }))
     };
-    let mut lp = make()?;
-    if program.has(Verb::Swap) {
-        world.spare.replace(Some(make()?));
-    }
-    run_program(program, world, &mut lp)?;
+    let begin = || -> io::Result<Loop> {
+        let mut lp = make()?;
+        if program.has(Verb::Swap) {
+            world.spare.replace(Some(make()?));
+        }
+        run_program(program, world, &mut lp)?;
+        Ok(lp)
+    };
+    let lp = match program.descriptors.map(|count| with_few_descriptors(count, begin)) {
+        Some(Ok(Ok(lp))) => lp,
+        // Too few to make a loop.
+        Some(Ok(Err(_))) => return Ok(()),
+        Some(Err(_)) | None => begin()?,
+    };
     // From here on no callback exchanges loops.
     let spare = world.spare.take();
     let mut loops: Vec<_> = [Some(lp), spare].into_iter().flatten().collect();
     world.stage.set(Stage::Drain);
-    for lp in &mut loops {
-        // A reader that an injected error keeps from reading makes its writer wait for ever.
-        if !world.tolerated.errors {
+    // A reader that an injected error keeps from reading makes its writer wait for ever.
+    if !injects_errors {
+        for lp in &mut loops {
             drain_all(world, lp)?;
+        }
+        if world.children.get() != 0 && !world.has_failed() {
+            world.fail("the exit of a child was not reported");
         }
     }
     world.stage.set(Stage::Close);
@@ -182,7 +211,7 @@ fn drain_all(world: &Rc<World>, lp: &mut Loop) -> io::Result<()> {
     let own: Vec<_> = items(world).into_iter().filter(|it| !it.handle.is_closing(lp)).collect();
     for item in &own {
         match item.extra {
-            Extra::Stream { .. } => drain(world, lp, item),
+            Extra::Stream { .. } if !reaches_no_end(item) => drain(world, lp, item),
             _ => objects::close(world, lp, item, None),
         }
     }
@@ -206,13 +235,21 @@ fn drain_all(world: &Rc<World>, lp: &mut Loop) -> io::Result<()> {
         for (end, item) in [one, other].into_iter().enumerate() {
             let Extra::Stream { input, output, .. } = &item.extra else { continue };
             // End `a` of a pipe of one direction writes nothing.
-            let has_writer = end == 0 || world.kinds[slot] != Kind::OneWay;
+            let has_writer = end == 0 || !matches!(world.kinds[slot], Kind::OneWay | Kind::Child);
             if has_writer && !input.broken.get() && !output.broken.get() && !input.ended.get() {
                 world.fail(format!("{}: does not read the end of file", item.name));
             }
         }
     }
     Ok(())
+}
+
+/// True if a stream may have to wait for ever: its connection was taken away, or the duplicate of
+/// a peer that was closed keeps the connection open and is not read.
+fn reaches_no_end(item: &Item) -> bool {
+    let Extra::Stream { peer, .. } = &item.extra else { return false };
+    let is_left = |life: &Life| life.excused.get() || (life.closing.get() && life.passed.get());
+    is_left(&item.life) || is_left(peer)
 }
 
 fn close_all(world: &Rc<World>, lp: &mut Loop) -> io::Result<()> {

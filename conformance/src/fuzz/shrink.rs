@@ -39,6 +39,10 @@ pub(super) fn shrink(program: &Program, fails: impl Fn(&Program) -> bool) -> Pro
         if !best.modes.is_empty() && still_fails(&modeless) {
             best = modeless;
         }
+        let unlimited = Program { descriptors: None, ..best.clone() };
+        if best.descriptors.is_some() && still_fails(&unlimited) {
+            best = unlimited;
+        }
         if (best.len(), best.modes.len()) == before {
             return best;
         }

@@ -9,6 +9,7 @@ use uv_core::{AnyHandle, Handle, Stream};
 use super::exec::{is_expected, on_stream, run_body};
 use super::lanes::Lane;
 use super::objects::{Extra, Item};
+use super::passing;
 use super::program::{Step, Verb};
 use super::world::{Bomb, Life, Stage, World};
 use crate::Loop;
@@ -73,7 +74,7 @@ impl Ctx {
 pub(super) fn exec(world: &Rc<World>, lp: &mut Loop, step: &Step, item: &Item) {
     let Some(ctx) = Ctx::of(world, item) else { return };
     match step.verb {
-        Verb::Write => write(&ctx, lp, step),
+        Verb::Write | Verb::Pass => write(&ctx, lp, step),
         Verb::TryWrite | Verb::WriteCoalesced => try_write(&ctx, lp, step),
         Verb::Shutdown => shutdown(&ctx, lp, step),
         Verb::ReadStart => read_start(&ctx, lp, step),
@@ -109,7 +110,7 @@ fn write(ctx: &Ctx, lp: &mut Loop, step: &Step) {
     let (this, body, bomb) = (ctx.clone(), Rc::clone(&step.body), Bomb(step.bomb));
     let what = format!("{} write {}", ctx.name, step.size);
     let ticket = ctx.world.ticket(what.clone());
-    let (id, len) = (ticket.id, step.size);
+    let (id, len, passes) = (ticket.id, step.size, step.verb == Verb::Pass);
     let called = move |lp: &mut Loop, result: io::Result<()>, buffer: Vec<u8>| {
         let _bomb = bomb;
         let before_close = !this.world.tolerated.late_writes;
@@ -120,15 +121,23 @@ fn write(ctx: &Ctx, lp: &mut Loop, step: &Step) {
         }
         match result {
             Ok(()) => this.output.settle(number, len),
+            // The handle was closed before it was passed: only this write fails.
+            Err(error) if passes && uv_core::error_name(&error) == Some("EBADF") => {}
             Err(error) => this.failed("write", &error),
         }
         run_body(&this.world, lp, &body);
     };
     let none = Err(io::ErrorKind::Unsupported.into());
-    let written = ctx.world.verb(&what, || {
-        on_stream!(ctx.handle, it => {
+    let written = ctx.world.verb(&what, || match (step.verb, ctx.handle) {
+        (Verb::Pass, AnyHandle::Pipe(pipe)) => {
+            let handles: Vec<_> = passing::passed(&ctx.world, step).into_iter().collect();
+            pipe.write_with_handles(lp, bytes, &handles, move |lp, _, result, buffer| {
+                called(lp, result, buffer);
+            })
+        }
+        _ => on_stream!(ctx.handle, it => {
             it.write(lp, bytes, move |lp, _, result, buffer| called(lp, result, buffer))
-        }, none)
+        }, none),
     });
     ctx.returned("write", &written);
     match written {

@@ -1,17 +1,19 @@
 //! What a running program knows of itself: its handles, its open requests, and what went wrong.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
+use uv_core::fs::FsRequest;
 use uv_core::{ReadRequest, WorkRequest, WriteRequest};
 
 use super::objects::Item;
 use super::program::{Kind, Program};
 use crate::Loop;
+use crate::support::files::Directory;
 
 /// A program that has as many callbacks does not end.
 const MAX_CALLBACKS: usize = 100_000;
@@ -42,6 +44,10 @@ impl Drop for Bomb {
 pub(super) struct Life {
     pub(super) closing: Cell<bool>,
     pub(super) closed: Cell<bool>,
+    /// A duplicate of it may be on its way to another handle.
+    pub(super) passed: Cell<bool>,
+    /// The program has done something that may break the connection.
+    pub(super) excused: Cell<bool>,
 }
 
 /// How far a program is.
@@ -58,7 +64,7 @@ pub(super) enum Stage {
 /// What a backend may do that is a failure on others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tolerated {
-    /// It injects errors: a request may fail without a reason of the program's.
+    /// It injects errors, or descriptors are few: a request may fail without a reason of the program's.
     pub(super) errors: bool,
     /// It sends without copying: a write may be reported after the close callback.
     pub(super) late_writes: bool,
@@ -78,8 +84,12 @@ pub(super) struct World {
     pub(super) spare: RefCell<Option<Loop>>,
     pub(super) stage: Cell<Stage>,
     pub(super) works: RefCell<Vec<WorkRequest>>,
+    pub(super) files: RefCell<Vec<FsRequest>>,
     pub(super) reads: RefCell<Vec<ReadRequest>>,
     pub(super) writes: RefCell<Vec<WriteRequest>>,
+    /// The number of children whose exit was not reported.
+    pub(super) children: Cell<isize>,
+    directory: OnceCell<Directory>,
     trace: RefCell<Vec<String>>,
     failures: RefCell<Vec<String>>,
     tickets: Cell<u64>,
@@ -90,6 +100,9 @@ pub(super) struct World {
     /// How often a stream has reported bytes, the end of file or an error.
     pub(super) reads_reported: Cell<u64>,
     in_verb: Cell<bool>,
+    /// A destructor of the program's has unwound through a verb. The compiler then forgets the
+    /// verb's result (rust-lang/rust#47949).
+    pub(super) forgets: Cell<bool>,
     /// The callback of the step that is executed has a destructor that panics.
     pub(super) has_bomb: Cell<bool>,
 }
@@ -104,8 +117,11 @@ impl World {
             spare: RefCell::new(None),
             stage: Cell::new(Stage::Program),
             works: RefCell::default(),
+            files: RefCell::default(),
             reads: RefCell::default(),
             writes: RefCell::default(),
+            children: Cell::new(0),
+            directory: OnceCell::new(),
             trace: RefCell::default(),
             failures: RefCell::default(),
             tickets: Cell::new(0),
@@ -115,6 +131,7 @@ impl World {
             callbacks: Cell::new(0),
             reads_reported: Cell::new(0),
             in_verb: Cell::new(false),
+            forgets: Cell::new(false),
             has_bomb: Cell::new(false),
         })
     }
@@ -157,6 +174,7 @@ impl World {
         let result = catch_unwind(AssertUnwindSafe(call));
         self.in_verb.set(outer);
         result.unwrap_or_else(|payload| {
+            self.forgets.set(true);
             if !payload.is::<Planned>() || !self.has_bomb.get() {
                 self.fail(format!("{what}: the verb unwound: {}", text(&*payload)));
             }
@@ -190,6 +208,11 @@ impl World {
             self.fail(format!("{what}: its callback was dropped and not called"));
         }
         (self.failures.take(), self.trace.take())
+    }
+
+    /// The directory of the program's files.
+    pub(super) fn directory(&self) -> &Directory {
+        self.directory.get_or_init(Directory::new)
     }
 
     pub(super) fn has_failed(&self) -> bool {
