@@ -1,5 +1,6 @@
 //! An arena with generational keys: the memory of every handle.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use poll_core::Token;
@@ -43,10 +44,12 @@ impl Seed {
 ///
 /// Freed slots are reused last in, first out, so that a program that opens and
 /// closes handles at a steady rate allocates nothing. A large arena that has become nearly empty
-/// releases its memory.
+/// releases its memory; the few live slots that are behind the rest of it move to a map.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Slot<T>>,
+    /// Live slots whose place in `slots` was released, by index.
+    outliers: BTreeMap<u32, Live<T>>,
     /// The first free slot; each names the next. `END` if there is none.
     free: u32,
     live: usize,
@@ -80,12 +83,16 @@ const LARGE_ARENA: usize = 1 << 20;
 const NEARLY_EMPTY: usize = 64;
 /// The bytes that an arena keeps when it releases memory.
 const KEPT: usize = 64 << 10;
+/// The most live slots that are moved to release the memory in front of them. A lookup in a small
+/// map costs little, and the slots of a program that keeps more stay where they are.
+const MAX_OUTLIERS: usize = 64;
 
 impl<T> Arena<T> {
     /// An arena of the loop that drew `seed`.
     pub(crate) fn new(seed: Seed) -> Arena<T> {
         Arena {
             slots: Vec::new(),
+            outliers: BTreeMap::new(),
             free: END,
             live: 0,
             first_generation: seed.first_key(0).generation(),
@@ -97,6 +104,9 @@ impl<T> Arena<T> {
     pub(crate) fn insert(&mut self, value: T) -> Token {
         self.live += 1;
         if self.free == END {
+            while let Some(live) = self.next_outlier() {
+                self.slots.push(Slot::Live(live));
+            }
             let key = Token::new(self.slots.len() as u32, self.first_generation);
             if self.slots.len() == self.slots.capacity() {
                 self.grow();
@@ -113,6 +123,15 @@ impl<T> Arena<T> {
         let key = Token::new(index, generation);
         *slot = Slot::Live(Live { key, value });
         key
+    }
+
+    /// The live slot whose place is the next that `slots` gets.
+    #[inline]
+    fn next_outlier(&mut self) -> Option<Live<T>> {
+        if self.outliers.is_empty() {
+            return None;
+        }
+        self.outliers.remove(&(self.slots.len() as u32))
     }
 
     /// Reserves more slots: a quarter more if slots are large, because doubling would leave most
@@ -138,14 +157,16 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Releases the memory behind the last live slot, if that is most of it. Otherwise new values
-    /// use the lowest slots from now on, and the next attempt is made at an eighth of the live
-    /// slots.
+    /// Releases the memory behind the last live slot but few, if that is most of it. Otherwise new
+    /// values use the lowest slots from now on, and the next attempt is made at an eighth of the
+    /// live slots.
     #[cold]
     fn shrink(&mut self) {
         let (len, size) = (self.slots.len(), size_of::<Slot<T>>());
+        let movable = MAX_OUTLIERS.saturating_sub(self.outliers.len());
         let is_live = |slot: &Slot<T>| matches!(slot, Slot::Live(_));
-        let used = self.slots.iter().rposition(is_live).map_or(0, |last| last + 1);
+        let live = self.slots.iter().enumerate().rev().filter(|(_, slot)| is_live(slot));
+        let used = live.map(|(index, _)| index + 1).nth(movable).unwrap_or(0);
         let kept = used.max(KEPT / size.max(1));
         if kept < len / 2 {
             self.release(kept);
@@ -157,16 +178,17 @@ impl<T> Arena<T> {
         self.shrink_below = if is_large { self.live / 8 } else { 0 };
     }
 
-    /// Drops the slots from `kept` on, which are free.
+    /// Drops the slots from `kept` on, and moves those that are live.
     fn release(&mut self, kept: usize) {
         let first = self.first_generation;
-        let ahead = |generation: u32| generation.wrapping_sub(first) & Token::MAX_GENERATION;
-        let generations = self.slots.drain(kept..).map(|slot| match slot {
-            Slot::Free { generation, .. } => ahead(generation),
-            Slot::Live(_) => unreachable!("all live slots are below `kept`"),
-        });
-        let most = generations.max().unwrap_or(0);
-        self.first_generation = first.wrapping_add(most) & Token::MAX_GENERATION;
+        let mut latest = first;
+        for slot in self.slots.drain(kept..) {
+            match slot {
+                Slot::Free { generation, .. } => latest = later(first, latest, generation),
+                Slot::Live(live) => drop(self.outliers.insert(live.key.index(), live)),
+            }
+        }
+        self.first_generation = latest;
         self.slots.shrink_to(kept + kept / 4);
     }
 
@@ -183,31 +205,49 @@ impl<T> Arena<T> {
 
     #[inline]
     pub(crate) fn get(&self, key: Token) -> Option<&T> {
-        match self.slots.get(key.index() as usize)? {
-            Slot::Live(live) if live.key == key => Some(&live.value),
-            _ => None,
+        match self.slots.get(key.index() as usize) {
+            Some(Slot::Live(live)) if live.key == key => Some(&live.value),
+            Some(_) => None,
+            None => self.outlier(key),
         }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Token) -> Option<&mut T> {
-        match self.slots.get_mut(key.index() as usize)? {
-            Slot::Live(live) if live.key == key => Some(&mut live.value),
-            _ => None,
+        match self.slots.get_mut(key.index() as usize) {
+            Some(Slot::Live(live)) if live.key == key => Some(&mut live.value),
+            Some(_) => None,
+            None => {
+                let live = self.outliers.get_mut(&key.index())?;
+                (live.key == key).then_some(&mut live.value)
+            }
         }
+    }
+
+    #[cold]
+    fn outlier(&self, key: Token) -> Option<&T> {
+        self.outliers.get(&key.index()).filter(|live| live.key == key).map(|live| &live.value)
     }
 
     /// The value at `index` and its key, whatever its generation.
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<(Token, &mut T)> {
-        match self.slots.get_mut(index as usize)? {
-            Slot::Live(live) => Some((live.key, &mut live.value)),
-            Slot::Free { .. } => None,
+        match self.slots.get_mut(index as usize) {
+            Some(Slot::Live(live)) => Some((live.key, &mut live.value)),
+            Some(Slot::Free { .. }) => None,
+            None => self.outliers.get_mut(&index).map(|live| (live.key, &mut live.value)),
         }
     }
 
     pub(crate) fn remove(&mut self, key: Token) -> Option<T> {
         self.get(key)?;
+        if key.index() as usize >= self.slots.len() {
+            let live = self.outliers.remove(&key.index())?;
+            let first = self.first_generation;
+            self.first_generation = later(first, first, key.next().generation());
+            self.live -= 1;
+            return Some(live.value);
+        }
         let next = Slot::Free { generation: key.next().generation(), next: self.free };
         let Slot::Live(Live { value, .. }) =
             std::mem::replace(&mut self.slots[key.index() as usize], next)
@@ -227,18 +267,26 @@ impl<T> Arena<T> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
-        self.slots.iter().filter_map(|slot| match slot {
-            Slot::Live(live) => Some((live.key, &live.value)),
+        let slots = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Live(live) => Some(live),
             Slot::Free { .. } => None,
-        })
+        });
+        slots.chain(self.outliers.values()).map(|live| (live.key, &live.value))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
-        self.slots.iter_mut().filter_map(|slot| match slot {
-            Slot::Live(live) => Some((live.key, &mut live.value)),
+        let slots = self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Live(live) => Some(live),
             Slot::Free { .. } => None,
-        })
+        });
+        slots.chain(self.outliers.values_mut()).map(|live| (live.key, &mut live.value))
     }
+}
+
+/// The later of two generations, counted from `first`.
+fn later(first: u32, one: u32, other: u32) -> u32 {
+    let ahead = |generation: u32| generation.wrapping_sub(first) & Token::MAX_GENERATION;
+    if ahead(other) > ahead(one) { other } else { one }
 }
 
 #[cfg(test)]
@@ -310,13 +358,37 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes Miri minutes")]
-    fn a_live_slot_behind_free_slots_delays_the_release() {
+    fn memory_is_released_in_front_of_a_live_slot() {
         let mut arena = Arena::new(Seed::draw());
-        let mut keys = fill(&mut arena);
-        let last = keys.pop().unwrap();
-        keys.into_iter().for_each(|key| assert!(arena.remove(key).is_some()));
-        assert!(arena.slots.capacity() >= PEAK as usize && arena.get(last).is_some());
-        arena.remove(last);
+        let mut old = fill(&mut arena);
+        let (last, other) = (old.pop().unwrap(), old.pop().unwrap());
+        old.iter().for_each(|&key| assert!(arena.remove(key).is_some()));
+        assert!(arena.slots.capacity() * size_of::<Slot<Large>>() <= 2 * KEPT);
+        // The values are found by their keys, and only by them.
+        assert_eq!(arena.get(last), Some(&[PEAK - 1; 16]));
+        arena.get_mut(last).unwrap()[0] = 7;
+        assert_eq!(arena.at_mut(last.index()).unwrap().1[0], 7);
+        assert!(arena.get(last.next()).is_none() && arena.get_mut(last.next()).is_none());
+        assert_eq!(arena.iter().map(|(key, _)| key).collect::<Vec<_>>(), [other, last]);
+        assert_eq!(arena.iter_mut().count(), 2);
+        assert!(arena.remove(other).is_some() && arena.remove(other).is_none());
+        // The arena grows around the one that is left.
+        let new: Vec<_> = fill(&mut arena).into_iter().chain(fill(&mut arena)).collect();
+        assert!(arena.outliers.is_empty() && arena.get(last).is_some_and(|value| value[0] == 7));
+        assert!(old.iter().all(|&key| arena.get(key).is_none()), "old keys stay stale");
+        assert!(arena.get(other).is_none() && new.iter().all(|&key| arena.get(key).is_some()));
+        assert_eq!(arena.len(), 2 * PEAK as usize + 1);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it takes Miri minutes")]
+    fn many_live_slots_behind_free_ones_stay() {
+        let mut arena = Arena::new(Seed::draw());
+        let keys = fill(&mut arena);
+        let (freed, kept) = keys.split_at(PEAK as usize - MAX_OUTLIERS - 1);
+        freed.iter().for_each(|&key| assert!(arena.remove(key).is_some()));
+        assert!(arena.slots.capacity() >= PEAK as usize && arena.outliers.is_empty());
+        kept.iter().for_each(|&key| assert!(arena.remove(key).is_some()));
         assert!(arena.slots.capacity() * size_of::<Slot<Large>>() <= 2 * KEPT);
     }
 
