@@ -32,11 +32,13 @@ pub enum Fault {
     RegisterError,
     /// `submit` fails for want of memory or buffers, or as if the ring were full.
     SubmitError,
+    /// A send to or a receive from a stream transfers fewer bytes than it could.
+    ShortTransfer,
 }
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Fault; 8] = [
+    pub const ALL: [Fault; 9] = [
         Fault::EarlyReturn,
         Fault::LateReadiness,
         Fault::SpuriousReadiness,
@@ -45,6 +47,7 @@ impl Fault {
         Fault::LateCancel,
         Fault::RegisterError,
         Fault::SubmitError,
+        Fault::ShortTransfer,
     ];
 }
 
@@ -150,6 +153,7 @@ impl<B: Backend> Faulty<B> {
             .with_rate(Fault::LateCompletion, 200)
             .with_rate(Fault::Reorder, 300)
             .with_rate(Fault::LateCancel, 300)
+            .with_rate(Fault::ShortTransfer, 150)
     }
 
     /// The same with a fault in `per_mille` of 1000 opportunities.
@@ -311,6 +315,25 @@ fn shortage(which: usize) -> io::Error {
     io::Error::from_raw_os_error(codes[which])
 }
 
+/// True if a transfer of a part leaves the rest for the next.
+fn is_stream(source: RawSource) -> bool {
+    cfg_if::cfg_if! {
+        if #[cfg(unix)] {
+            let mut kind: libc::c_int = 0;
+            let mut len = size_of_val(&kind) as libc::socklen_t;
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_TYPE);
+            // SAFETY: the call writes at most `len` bytes, the size of `kind`.
+            let failed = unsafe {
+                libc::getsockopt(source.fd(), level, name, (&raw mut kind).cast(), &mut len)
+            };
+            failed == 0 && kind == libc::SOCK_STREAM
+        } else {
+            let _ = source;
+            false
+        }
+    }
+}
+
 /// Closes a source that an operation has made and that no event will report.
 fn close_source(kind: OpKind, raw: usize) {
     cfg_if::cfg_if! {
@@ -346,7 +369,7 @@ impl<B: Backend> Drop for Faulty<B> {
 }
 
 // SAFETY: operations, buffers and sources are those of `inner`, which keeps the promises. Here
-// events only come later: an operation counts as in flight until the caller has its final event
+// events only come later, and buffers are shorter: an operation counts as in flight until the caller has its final event
 // (`submit` refuses its token), a group with a piece in a held event is not unregistered, and a
 // new source in a held event is closed by the destructor. A held or made readiness event of a
 // token is dropped when the token is deregistered, and refers to no source.
@@ -415,7 +438,7 @@ unsafe impl<B: Backend> Backend for Faulty<B> {
         result
     }
 
-    unsafe fn submit(&mut self, token: Token, op: Op) -> io::Result<()> {
+    unsafe fn submit(&mut self, token: Token, mut op: Op) -> io::Result<()> {
         if self.in_flight.contains_key(&token) {
             let why = "an operation with this token is in flight: wait for its final event";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
@@ -423,7 +446,14 @@ unsafe impl<B: Backend> Backend for Faulty<B> {
         if self.occurs(Fault::SubmitError) {
             return Err(shortage(self.rng.below(4)));
         }
-        // SAFETY: the caller's promise is passed on.
+        if let Op::Send { buf, source } | Op::Recv { buf, source } = &mut op
+            && buf.len > 1
+            && is_stream(*source)
+            && self.occurs(Fault::ShortTransfer)
+        {
+            buf.len = 1 + self.rng.below(buf.len as usize - 1) as u32;
+        }
+        // SAFETY: the caller's promise is passed on; of its memory at most less is used.
         unsafe { self.inner.submit(token, op) }?;
         self.in_flight.insert(token, op.kind());
         Ok(())

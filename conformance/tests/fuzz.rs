@@ -2,9 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use conformance::fuzz::{Fuzz, Report, fuzz};
+use conformance::fuzz::{Fuzz, LiveMemory, Report, fuzz};
 use conformance::{Fault, all_cases, breaks_under_faults};
 use poll_core::Backend;
+
+#[global_allocator]
+static MEMORY: LiveMemory = LiveMemory;
 
 /// Runs programs while no other test does: each counts the descriptors of the process.
 fn fuzz_alone<B: Backend>(options: &Fuzz, new: impl Fn() -> std::io::Result<B>) -> Report {
@@ -44,7 +47,9 @@ fn programs_pass_over_late_completions() {
     let options = Fuzz { seeds: 200, faulty: true, ..Fuzz::default() };
     let report = fuzz_alone(&options, poll_uring::Uring::new);
     assert!(report.failure.is_none(), "{}", report.failure.expect("a failure"));
-    for fault in [Fault::LateCompletion, Fault::LateCancel, Fault::SubmitError] {
+    let completion =
+        [Fault::LateCompletion, Fault::LateCancel, Fault::SubmitError, Fault::ShortTransfer];
+    for fault in completion {
         assert!(report.faults.of(fault) > 0, "{fault:?} was not injected");
     }
 }
@@ -61,6 +66,18 @@ fn a_failing_program_shrinks_to_what_is_needed() {
     let failure = report.failure.expect("a failure");
     assert!(failure.why_shortest.iter().any(|why| why.starts_with("descriptors")), "{failure}");
     assert_eq!(failure.program.lines().count(), 1, "{failure}");
+}
+
+/// A backend that leaves memory behind fails every program.
+#[test]
+fn memory_that_is_left_behind_is_found() {
+    let leaking = || {
+        std::mem::forget(vec![0_u8; 100]);
+        poll_select::Select::new()
+    };
+    let report = fuzz_alone(&Fuzz { seeds: 3, ..Fuzz::default() }, leaking);
+    let failure = report.failure.expect("a failure");
+    assert!(failure.why_shortest.iter().any(|why| why.starts_with("memory")), "{failure}");
 }
 
 #[test]

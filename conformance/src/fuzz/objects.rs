@@ -140,6 +140,7 @@ fn connect(
     let ticket = world.ticket(what.clone());
     let id = ticket.id;
     let address = listener.local_addr(lp)?;
+    world.listeners.borrow_mut().push(listener);
     let connecting = world.verb(&what.clone(), || {
         client.connect(lp, address, move |lp, _, result| {
             let _bomb = bomb;

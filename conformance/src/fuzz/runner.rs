@@ -215,6 +215,10 @@ fn drain_all(world: &Rc<World>, lp: &mut Loop) -> io::Result<()> {
             _ => objects::close(world, lp, item, None),
         }
     }
+    // Without descriptors a listener turns its client away, and waits for another one.
+    if world.tolerated.errors {
+        world.listeners.borrow().iter().for_each(|listener| listener.close_if_open(lp));
+    }
     let this = Rc::clone(world);
     let mut reads_before = world.reads_reported.get();
     let limit = guard(lp, PATIENCE, move |lp| {

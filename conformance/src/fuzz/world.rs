@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use uv_core::fs::FsRequest;
-use uv_core::{ReadRequest, WorkRequest, WriteRequest};
+use uv_core::{ReadRequest, Tcp, WorkRequest, WriteRequest};
 
 use super::objects::Item;
 use super::program::{Kind, Program};
@@ -87,6 +87,7 @@ pub(super) struct World {
     pub(super) files: RefCell<Vec<FsRequest>>,
     pub(super) reads: RefCell<Vec<ReadRequest>>,
     pub(super) writes: RefCell<Vec<WriteRequest>>,
+    pub(super) listeners: RefCell<Vec<Tcp>>,
     /// The number of children whose exit was not reported.
     pub(super) children: Cell<isize>,
     directory: OnceCell<Directory>,
@@ -120,6 +121,7 @@ impl World {
             files: RefCell::default(),
             reads: RefCell::default(),
             writes: RefCell::default(),
+            listeners: RefCell::default(),
             children: Cell::new(0),
             directory: OnceCell::new(),
             trace: RefCell::default(),

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the programs on each backend that was asked for. The status is that of the whole program.
 pub(super) fn main(options: &FuzzOptions, mut candidates: Vec<Candidate>) -> ExitCode {
-    candidates.extend(zero_copy());
+    candidates.extend(variants());
     for wanted in &options.backends {
         match candidates.iter().find(|candidate| candidate.name() == wanted) {
             Some(candidate) if candidate.cases().is_ok() => {}
@@ -45,16 +45,21 @@ pub(super) fn main(options: &FuzzOptions, mut candidates: Vec<Candidate>) -> Exi
 /// io_uring with zero-copy sends, whose memory it holds for longer than they take.
 const ZERO_COPY: &str = "uring_zero_copy";
 
-fn zero_copy() -> Option<Candidate> {
+/// io_uring with zero-copy sends, and with a ring that is always full.
+fn variants() -> Vec<Candidate> {
     cfg_if::cfg_if! {
         if #[cfg(target_os = "linux")] {
-            Some(Candidate::new(ZERO_COPY, || {
+            let zero_copy = || {
                 let mut uring = poll_uring::Uring::new()?;
                 uring.set_zero_copy(Some(64));
                 Ok(uring)
-            }))
+            };
+            vec![
+                Candidate::new(ZERO_COPY, zero_copy),
+                Candidate::new("uring_tiny", || poll_uring::Uring::with_entries(1)),
+            ]
         } else {
-            None
+            Vec::new()
         }
     }
 }
