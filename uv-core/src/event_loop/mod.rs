@@ -116,6 +116,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) watchers: [Watchers<B>; 3],
     pub(crate) asyncs: Asyncs<B>,
     pub(crate) polls: Arena<PollSlot<B>>,
+    /// A poll was created whose descriptor may be that of a stream too.
+    pub(crate) has_unowned_polls: bool,
     pub(crate) signals: Signals<B>,
     pub(crate) processes: Processes<B>,
     pub(crate) fs_polls: Arena<FsPollSlot<B>>,
@@ -192,6 +194,7 @@ impl<B: Backend> Loop<B> {
             watchers: [Watchers::new(seed), Watchers::new(seed), Watchers::new(seed)],
             asyncs: Asyncs::new(seed),
             polls: Arena::new(seed),
+            has_unowned_polls: false,
             signals: Signals::new(seed, Arc::clone(&notifier)),
             processes: Processes::new(seed, Arc::clone(&notifier)),
             fs_polls: Arena::new(seed),

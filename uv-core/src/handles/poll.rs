@@ -187,7 +187,9 @@ impl Poll {
         lp: &mut Loop<B>,
         source: RawSource,
     ) -> io::Result<Poll> {
-        Poll::of(lp, source, None)
+        let poll = Poll::of(lp, source, None)?;
+        lp.has_unowned_polls = true;
+        Ok(poll)
     }
 
     /// A poll of `raw`, which `owner` or the caller's contract keeps open.
@@ -255,7 +257,8 @@ impl Poll {
         match source {
             Some(source) => lp.backend.modify(source, interest(events), Mode::Level)?,
             None => {
-                // It was idle, and another handle has used the descriptor meanwhile.
+                // It was idle, and another handle may use the descriptor by now.
+                lp.check_operations_on(raw)?;
                 let source = lp.watch_for(SourceOwner::Poll(self), raw, interest(events))?;
                 let slot = lp.polls.get_mut(self.0).ok_or_else(error::stale)?;
                 slot.source = Some(source);
@@ -317,6 +320,13 @@ impl<B: Backend> PollSlot<B> {
     /// The registration of `raw`, if the poll is stopped.
     pub(crate) fn take_idle_source(&mut self, raw: RawSource) -> Option<Token> {
         if self.raw == raw && self.wanted.is_empty() { self.source.take() } else { None }
+    }
+}
+
+impl<B: Backend> PollSlot<B> {
+    /// The descriptor that it watches, if another handle may have the same.
+    pub(crate) fn unowned_source(&self) -> Option<RawSource> {
+        (self.owner.is_none() && self.source.is_some()).then_some(self.raw)
     }
 }
 

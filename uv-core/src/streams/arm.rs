@@ -80,6 +80,9 @@ impl<B: Backend> Loop<B> {
         if slot.waits_for(wanted) {
             return Ok(());
         }
+        if self.has_unowned_polls && matches!(wanted.input, Input::Operation(_)) {
+            self.check_polls_of(key)?;
+        }
         if !self.arm_input(key, wanted.input) {
             return self.arm_stream(key); // By readiness: this loop does without the operation.
         }

@@ -188,4 +188,20 @@ impl<B: Backend> Loop<B> {
         }
         self.end_receive(key)
     }
+
+    /// Refuses an operation on a descriptor that a poll watches, as the backend refuses a second
+    /// registration.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`.
+    pub(super) fn check_polls_of(&self, key: Token) -> io::Result<()> {
+        let Some(slot) = self.streams.slots.get(key) else { return Ok(()) };
+        let mut watched = self.polls.iter().filter_map(|(_, poll)| poll.unowned_source());
+        if slot.input.is_none() && watched.any(|raw| slot.is_on(raw)) {
+            let why = "a poll of this loop watches the descriptor: stop or close it first";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+        }
+        Ok(())
+    }
 }
