@@ -38,8 +38,9 @@ pub use process::{
     parent_id, priority, process_priority, process_title, set_process_priority, set_process_title,
 };
 pub use threads::{
-    ThreadPriority, current_cpu, set_thread_affinity, set_thread_name, set_thread_priority,
-    thread_affinity, thread_name, thread_priority,
+    ThreadPriority, current_cpu, set_thread_affinity, set_thread_affinity_of, set_thread_name,
+    set_thread_priority, set_thread_priority_of, thread_affinity, thread_affinity_of, thread_name,
+    thread_name_of, thread_priority, thread_priority_of,
 };
 pub use usage::{ResourceUsage, resource_usage, thread_resource_usage, uptime};
 pub use users::{Group, User, current_user, group, temp_dir, user};

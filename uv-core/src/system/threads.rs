@@ -1,8 +1,10 @@
-//! The affinity, priority and name of the calling thread.
+//! The affinity, priority and name of threads.
 
 use std::io;
+use std::thread::JoinHandle;
 
 use crate::sys;
+use crate::sys::threads::Thread;
 
 /// The priority of a thread, relative to the other threads of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +36,32 @@ pub enum ThreadPriority {
 /// `Unsupported` on Apple's systems and OpenBSD; the system's errors.
 #[doc(alias = "uv_thread_getaffinity")]
 pub fn thread_affinity() -> io::Result<Vec<usize>> {
-    sys::threads::affinity()
+    sys::threads::affinity(Thread::current())
+}
+
+/// The processors that another thread may run on, by number.
+///
+/// ```
+/// # fn main() -> std::io::Result<()> {
+/// # if cfg!(any(target_vendor = "apple", target_os = "openbsd")) { return Ok(()); }
+/// use uv_core::system::{set_thread_affinity_of, thread_affinity_of};
+///
+/// let (stop, stopped) = std::sync::mpsc::channel::<()>();
+/// let thread = std::thread::spawn(move || stopped.recv());
+/// let first = thread_affinity_of(&thread)?[0];
+/// set_thread_affinity_of(&thread, &[first])?;
+/// assert_eq!(thread_affinity_of(&thread)?, [first]);
+/// # drop(stop);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As for [`thread_affinity`]; `ESRCH` if the thread has ended, on Linux.
+#[doc(alias = "uv_thread_getaffinity")]
+pub fn thread_affinity_of<T>(thread: &JoinHandle<T>) -> io::Result<Vec<usize>> {
+    sys::threads::affinity(Thread::of(thread)?)
 }
 
 /// Restricts the calling thread to these processors; returns the previous ones.
@@ -58,8 +85,23 @@ pub fn thread_affinity() -> io::Result<Vec<usize>> {
 /// system's errors.
 #[doc(alias = "uv_thread_setaffinity")]
 pub fn set_thread_affinity(cpus: &[usize]) -> io::Result<Vec<usize>> {
-    let before = sys::threads::affinity()?;
-    sys::threads::set_affinity(cpus)?;
+    replace_affinity(Thread::current(), cpus)
+}
+
+/// Restricts another thread to these processors; returns the previous ones. For an example see
+/// [`thread_affinity_of`].
+///
+/// # Errors
+///
+/// As for [`set_thread_affinity`]; `ESRCH` if the thread has ended, on Linux.
+#[doc(alias = "uv_thread_setaffinity")]
+pub fn set_thread_affinity_of<T>(thread: &JoinHandle<T>, cpus: &[usize]) -> io::Result<Vec<usize>> {
+    replace_affinity(Thread::of(thread)?, cpus)
+}
+
+fn replace_affinity(thread: Thread<'_>, cpus: &[usize]) -> io::Result<Vec<usize>> {
+    let before = sys::threads::affinity(thread)?;
+    sys::threads::set_affinity(thread, cpus)?;
     Ok(before)
 }
 
@@ -93,7 +135,29 @@ pub fn current_cpu() -> io::Result<usize> {
 /// The system's errors.
 #[doc(alias = "uv_thread_getpriority")]
 pub fn thread_priority() -> io::Result<ThreadPriority> {
-    sys::threads::priority()
+    sys::threads::priority(Thread::current())
+}
+
+/// The priority of another thread.
+///
+/// ```
+/// use uv_core::system::{ThreadPriority, set_thread_priority_of, thread_priority_of};
+///
+/// let (stop, stopped) = std::sync::mpsc::channel::<()>();
+/// let thread = std::thread::spawn(move || stopped.recv());
+/// set_thread_priority_of(&thread, ThreadPriority::Lowest)?;
+/// # #[cfg(any(target_os = "linux", windows))]
+/// assert_eq!(thread_priority_of(&thread)?, ThreadPriority::Lowest);
+/// # drop(stop);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// The system's errors; `ESRCH` if the thread has ended, on Linux.
+#[doc(alias = "uv_thread_getpriority")]
+pub fn thread_priority_of<T>(thread: &JoinHandle<T>) -> io::Result<ThreadPriority> {
+    sys::threads::priority(Thread::of(thread)?)
 }
 
 /// Sets the priority of the calling thread.
@@ -114,7 +178,20 @@ pub fn thread_priority() -> io::Result<ThreadPriority> {
 /// The system's errors, if the change is not permitted.
 #[doc(alias = "uv_thread_setpriority")]
 pub fn set_thread_priority(priority: ThreadPriority) -> io::Result<()> {
-    sys::threads::set_priority(priority)
+    sys::threads::set_priority(Thread::current(), priority)
+}
+
+/// Sets the priority of another thread. For an example see [`thread_priority_of`].
+///
+/// # Errors
+///
+/// The system's errors, if the change is not permitted; `ESRCH` if the thread has ended, on Linux.
+#[doc(alias = "uv_thread_setpriority")]
+pub fn set_thread_priority_of<T>(
+    thread: &JoinHandle<T>,
+    priority: ThreadPriority,
+) -> io::Result<()> {
+    sys::threads::set_priority(Thread::of(thread)?, priority)
 }
 
 /// The name that the system has for the calling thread.
@@ -134,7 +211,34 @@ pub fn set_thread_priority(priority: ThreadPriority) -> io::Result<()> {
 /// The system's errors; `Unsupported` on versions without thread names.
 #[doc(alias = "uv_thread_getname")]
 pub fn thread_name() -> io::Result<String> {
-    sys::threads::name()
+    sys::threads::name(Thread::current())
+}
+
+/// The name that the system has for another thread.
+///
+/// ```
+/// use std::thread::Builder;
+/// use uv_core::system::thread_name_of;
+///
+/// let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+/// let (stop, stopped) = std::sync::mpsc::channel::<()>();
+/// let thread = Builder::new().name("listener".into()).spawn(move || {
+///     ready.send(()).unwrap();
+///     stopped.recv()
+/// })?;
+/// is_ready.recv().unwrap();
+/// # #[cfg(any(target_os = "linux", target_os = "freebsd"))]
+/// assert_eq!(thread_name_of(&thread)?, "listener");
+/// # drop(stop);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+///
+/// As for [`thread_name`]; `ESRCH` if the thread has ended, on Linux.
+#[doc(alias = "uv_thread_getname")]
+pub fn thread_name_of<T>(thread: &JoinHandle<T>) -> io::Result<String> {
+    sys::threads::name(Thread::of(thread)?)
 }
 
 /// Names the calling thread, for debuggers and profilers. A name that is longer than the system

@@ -117,6 +117,64 @@ pub fn threads_have_a_name_an_affinity_and_a_priority(lab: &Lab) -> Verdict {
     thread.join().expect("a thread that passes")
 }
 
+/// The affinity, the priority and the name of another thread are read and set by its handle. One
+/// that has ended has none, and the calling thread is not taken for it.
+pub fn other_threads_have_a_name_an_affinity_and_a_priority(lab: &Lab) -> Verdict {
+    use std::sync::mpsc::channel;
+
+    drop(lab.backend()?);
+    let own = system::thread_priority().expect("a priority");
+    let ((ready, is_ready), (stop, stopped)) = (channel::<()>(), channel::<()>());
+    let named = thread::Builder::new().name("another".into());
+    let other = named.spawn(move || {
+        ready.send(()).expect("a receiver");
+        let _ = stopped.recv();
+        (system::thread_priority(), system::thread_affinity())
+    });
+    let other = other.expect("a thread");
+    is_ready.recv().expect("a thread that runs");
+    if cfg!(any(target_os = "linux", target_os = "freebsd", windows)) {
+        assert_eq!(system::thread_name_of(&other).expect("a name"), "another");
+    }
+    system::set_thread_priority_of(&other, ThreadPriority::Lowest).expect("a low priority");
+    if cfg!(any(target_os = "linux", windows)) {
+        let lowest = system::thread_priority_of(&other).expect("a priority");
+        assert_eq!(lowest, ThreadPriority::Lowest);
+        assert_eq!(system::thread_priority().expect("a priority"), own, "the caller keeps its own");
+    }
+    let cpus = match system::thread_affinity_of(&other) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            return Err(Skip::because(error.to_string()));
+        }
+        cpus => cpus.expect("processors"),
+    };
+    let (mine, last) = (system::thread_affinity().expect("processors"), *cpus.last().expect("one"));
+    assert_eq!(system::set_thread_affinity_of(&other, &[last]).expect("a processor"), cpus);
+    assert_eq!(system::thread_affinity_of(&other).expect("a processor"), [last]);
+    assert_eq!(system::thread_affinity().expect("processors"), mine, "the caller keeps its own");
+    drop(stop);
+    while !other.is_finished() {
+        thread::yield_now();
+    }
+    if cfg!(target_os = "linux") {
+        // The system removes a thread soon after its function has returned.
+        while system::thread_affinity_of(&other).is_ok() {
+            thread::yield_now();
+        }
+        let ended = system::set_thread_affinity_of(&other, &[last]).expect_err("it has ended");
+        assert_eq!(uv_core::error_name(&ended), Some("ESRCH"));
+        assert!(system::set_thread_priority_of(&other, ThreadPriority::Lowest).is_err());
+        assert!(system::thread_name_of(&other).is_err());
+        assert_eq!(system::thread_affinity().expect("processors"), mine);
+    }
+    let (priority, affinity) = other.join().expect("a thread that passes");
+    assert_eq!(affinity.expect("a processor"), [last], "what the thread itself reads");
+    if cfg!(any(target_os = "linux", windows)) {
+        assert_eq!(priority.expect("a priority"), ThreadPriority::Lowest);
+    }
+    Ok(())
+}
+
 /// The temporary directory is that of the first environment variable that is set, or the system's
 /// default, without a trailing slash.
 #[cfg(unix)]

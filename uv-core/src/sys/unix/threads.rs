@@ -1,12 +1,69 @@
-//! CPU affinity, priority and name of the calling thread.
+//! CPU affinity, priority and name of threads.
 
 use std::io;
+use std::marker::PhantomData;
+use std::os::unix::thread::JoinHandleExt;
+use std::thread::JoinHandle;
 
 use crate::system::ThreadPriority;
 
 pub(crate) use affinity::{affinity, current_cpu, set_affinity};
 pub(crate) use names::{name, set_name};
 pub(crate) use priorities::{priority, set_priority};
+
+cfg_if::cfg_if! {
+    if #[cfg(any(target_os = "linux", target_os = "android"))] {
+        /// A thread, by its number in the kernel.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Thread<'a>(libc::pid_t, PhantomData<&'a ()>);
+
+        impl<'a> Thread<'a> {
+            pub(crate) fn current() -> Thread<'a> {
+                // SAFETY: takes no pointer.
+                Thread(unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t, PhantomData)
+            }
+
+            /// The thread of a handle; `ESRCH` if it has ended.
+            ///
+            /// The C library has its number, and no portable call to get it but this: the clock of
+            /// a thread is its number and three bits for the kind of clock (linux/posix-timers.h).
+            /// The library's own calls use a number of 0 for a thread that has ended, which is the
+            /// calling thread.
+            pub(crate) fn of<T>(handle: &'a JoinHandle<T>) -> io::Result<Thread<'a>> {
+                unsafe extern "C" {
+                    fn pthread_getcpuclockid(
+                        thread: libc::pthread_t,
+                        clock: *mut libc::clockid_t,
+                    ) -> libc::c_int;
+                }
+                let (thread, mut clock) = (handle.as_pthread_t() as libc::pthread_t, 0);
+                // SAFETY: `handle` keeps the thread from being joined or detached, so that its
+                // identity is valid; the call writes to a local.
+                let failed = unsafe { pthread_getcpuclockid(thread, &mut clock) };
+                match !(clock >> 3) {
+                    number if failed == 0 && number > 0 => Ok(Thread(number, PhantomData)),
+                    _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                }
+            }
+        }
+    } else {
+        /// A thread that runs, or that was not joined.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Thread<'a>(libc::pthread_t, PhantomData<&'a ()>);
+
+        impl<'a> Thread<'a> {
+            pub(crate) fn current() -> Thread<'a> {
+                // SAFETY: takes no pointer.
+                Thread(unsafe { libc::pthread_self() }, PhantomData)
+            }
+
+            /// The thread of a handle, which keeps its identity valid.
+            pub(crate) fn of<T>(handle: &'a JoinHandle<T>) -> io::Result<Thread<'a>> {
+                Ok(Thread(handle.as_pthread_t() as libc::pthread_t, PhantomData))
+            }
+        }
+    }
+}
 
 /// Sets of processors as bitmaps of words.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
@@ -40,15 +97,17 @@ cfg_if::cfg_if! {
         mod affinity {
             use std::io;
 
-            use super::bits;
+            use super::{Thread, bits};
 
-            pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+            pub(crate) fn affinity(thread: Thread<'_>) -> io::Result<Vec<usize>> {
                 // The kernel refuses (EINVAL) a bitmap that is smaller than its own.
                 let mut words = vec![0; 16];
                 loop {
                     let size = size_of_val(&words[..]);
                     // SAFETY: writes at most `size` bytes, the size of `words`.
-                    match unsafe { libc::sched_getaffinity(0, size, words.as_mut_ptr().cast()) } {
+                    match unsafe {
+                        libc::sched_getaffinity(thread.0, size, words.as_mut_ptr().cast())
+                    } {
                         -1 => {
                             let error = io::Error::last_os_error();
                             if error.kind() != io::ErrorKind::InvalidInput || words.len() > 1024 {
@@ -61,11 +120,11 @@ cfg_if::cfg_if! {
                 }
             }
 
-            pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+            pub(crate) fn set_affinity(thread: Thread<'_>, cpus: &[usize]) -> io::Result<()> {
                 let words = bits::from_list(cpus, 1)?;
                 let size = size_of_val(&words[..]);
                 // SAFETY: reads `size` bytes, the size of `words`.
-                match unsafe { libc::sched_setaffinity(0, size, words.as_ptr().cast()) } {
+                match unsafe { libc::sched_setaffinity(thread.0, size, words.as_ptr().cast()) } {
                     -1 => Err(io::Error::last_os_error()),
                     _ => Ok(()),
                 }
@@ -83,28 +142,26 @@ cfg_if::cfg_if! {
         mod affinity {
             use std::io;
 
-            use super::{bits, check};
+            use super::{Thread, bits, check};
 
             const SIZE: usize = size_of::<libc::cpuset_t>();
             const WORDS: usize = SIZE / size_of::<usize>();
 
-            pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+            pub(crate) fn affinity(thread: Thread<'_>) -> io::Result<Vec<usize>> {
                 let mut words = [0_usize; WORDS];
-                // SAFETY: takes no pointer.
-                let thread = unsafe { libc::pthread_self() };
                 let to = words.as_mut_ptr().cast();
-                // SAFETY: writes at most `SIZE` bytes, the size of `words`.
-                check(unsafe { libc::pthread_getaffinity_np(thread, SIZE, to) })?;
+                // SAFETY: writes at most `SIZE` bytes, the size of `words`; the thread is valid.
+                check(unsafe { libc::pthread_getaffinity_np(thread.0, SIZE, to) })?;
                 Ok(bits::to_list(&words))
             }
 
-            pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+            pub(crate) fn set_affinity(thread: Thread<'_>, cpus: &[usize]) -> io::Result<()> {
                 let words = bits::from_list(cpus, WORDS)?;
-                // SAFETY: takes no pointer.
-                let thread = unsafe { libc::pthread_self() };
                 let size = size_of_val(&words[..]);
-                // SAFETY: reads `size` bytes, the size of `words`.
-                check(unsafe { libc::pthread_setaffinity_np(thread, size, words.as_ptr().cast()) })
+                // SAFETY: reads `size` bytes, the size of `words`; the thread is valid.
+                check(unsafe {
+                    libc::pthread_setaffinity_np(thread.0, size, words.as_ptr().cast())
+                })
             }
 
             pub(crate) fn current_cpu() -> io::Result<usize> {
@@ -119,7 +176,7 @@ cfg_if::cfg_if! {
         mod affinity {
             use std::io;
 
-            use super::check;
+            use super::{Thread, check};
             use crate::system::unsupported;
 
             /// Owns a set that `_cpuset_create` has allocated.
@@ -145,12 +202,11 @@ cfg_if::cfg_if! {
                 }
             }
 
-            pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+            pub(crate) fn affinity(thread: Thread<'_>) -> io::Result<Vec<usize>> {
                 let set = Set::new()?;
-                // SAFETY: takes no pointer.
-                let thread = unsafe { libc::pthread_self() };
-                // SAFETY: writes the set, which has the size passed and stays allocated in `set`.
-                check(unsafe { libc::pthread_getaffinity_np(thread, set.size(), set.0) })?;
+                // SAFETY: writes the set, which has the size passed and stays allocated in `set`;
+                // the thread is valid.
+                check(unsafe { libc::pthread_getaffinity_np(thread.0, set.size(), set.0) })?;
                 // SAFETY: reads the set, which `set` keeps; a number beyond it returns -1.
                 let is_set = |cpu: &usize| unsafe { libc::_cpuset_isset(*cpu as _, set.0) } > 0;
                 let cpus: Vec<usize> = (0..set.size() * 8).filter(is_set).collect();
@@ -161,7 +217,7 @@ cfg_if::cfg_if! {
                 Ok((0..std::thread::available_parallelism()?.get()).collect())
             }
 
-            pub(crate) fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+            pub(crate) fn set_affinity(thread: Thread<'_>, cpus: &[usize]) -> io::Result<()> {
                 let set = Set::new()?;
                 for &cpu in cpus {
                     // SAFETY: changes the set, which `set` keeps; a number beyond it returns -1.
@@ -169,10 +225,9 @@ cfg_if::cfg_if! {
                         return Err(io::Error::last_os_error());
                     }
                 }
-                // SAFETY: takes no pointer.
-                let thread = unsafe { libc::pthread_self() };
-                // SAFETY: reads the set, which has the size passed and stays allocated in `set`.
-                check(unsafe { libc::pthread_setaffinity_np(thread, set.size(), set.0) })
+                // SAFETY: reads the set, which has the size passed and stays allocated in `set`;
+                // the thread is valid.
+                check(unsafe { libc::pthread_setaffinity_np(thread.0, set.size(), set.0) })
             }
 
             pub(crate) fn current_cpu() -> io::Result<usize> {
@@ -183,13 +238,14 @@ cfg_if::cfg_if! {
         mod affinity {
             use std::io;
 
+            use super::Thread;
             use crate::system::unsupported;
 
-            pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+            pub(crate) fn affinity(_: Thread<'_>) -> io::Result<Vec<usize>> {
                 Err(unsupported("the CPU affinity of a thread"))
             }
 
-            pub(crate) fn set_affinity(_: &[usize]) -> io::Result<()> {
+            pub(crate) fn set_affinity(_: Thread<'_>, _: &[usize]) -> io::Result<()> {
                 let why = "this system has no CPU affinity of threads";
                 Err(io::Error::new(io::ErrorKind::Unsupported, why))
             }
@@ -216,20 +272,18 @@ cfg_if::cfg_if! {
                 (ThreadPriority::Lowest, 19),
             ];
 
-            fn thread_id() -> u32 {
-                // SAFETY: takes no pointer.
-                unsafe { libc::syscall(libc::SYS_gettid) as u32 }
-            }
-
-            pub(crate) fn priority() -> io::Result<ThreadPriority> {
-                let nice = process_priority(thread_id())?;
+            pub(crate) fn priority(thread: Thread<'_>) -> io::Result<ThreadPriority> {
+                let nice = process_priority(thread.0 as u32)?;
                 let below = NICE.iter().find(|(_, least)| nice <= *least);
                 Ok(below.map_or(ThreadPriority::Lowest, |(priority, _)| *priority))
             }
 
-            pub(crate) fn set_priority(priority: ThreadPriority) -> io::Result<()> {
+            pub(crate) fn set_priority(
+                thread: Thread<'_>,
+                priority: ThreadPriority,
+            ) -> io::Result<()> {
                 let nice = NICE.iter().find(|(of, _)| *of == priority).map_or(0, |(_, nice)| *nice);
-                set_process_priority(thread_id(), nice)
+                set_process_priority(thread.0 as u32, nice)
             }
         }
     } else {
@@ -248,13 +302,14 @@ cfg_if::cfg_if! {
             ];
 
             /// The thread's policy, its parameters, and the lowest and highest priority.
-            fn scheduling() -> io::Result<(libc::c_int, libc::sched_param, i32, i32)> {
+            fn scheduling(
+                thread: Thread<'_>,
+            ) -> io::Result<(libc::c_int, libc::sched_param, i32, i32)> {
                 let (mut policy, mut param) = (0, MaybeUninit::uninit());
-                // SAFETY: takes no pointer.
-                let thread = unsafe { libc::pthread_self() };
-                // SAFETY: writes the policy and the parameters, to locals of their types.
+                // SAFETY: writes the policy and the parameters, to locals of their types; the
+                // thread is valid.
                 check(unsafe {
-                    libc::pthread_getschedparam(thread, &mut policy, param.as_mut_ptr())
+                    libc::pthread_getschedparam(thread.0, &mut policy, param.as_mut_ptr())
                 })?;
                 // SAFETY: takes no pointer.
                 let least = unsafe { libc::sched_get_priority_min(policy) };
@@ -264,8 +319,8 @@ cfg_if::cfg_if! {
                 Ok((policy, unsafe { param.assume_init() }, least, most.max(least)))
             }
 
-            pub(crate) fn priority() -> io::Result<ThreadPriority> {
-                let (_, param, least, most) = scheduling()?;
+            pub(crate) fn priority(thread: Thread<'_>) -> io::Result<ThreadPriority> {
+                let (_, param, least, most) = scheduling(thread)?;
                 if most == least {
                     return Ok(ThreadPriority::Normal);
                 }
@@ -273,14 +328,15 @@ cfg_if::cfg_if! {
                 Ok(ORDER[(place / (most - least)).clamp(0, 4) as usize])
             }
 
-            pub(crate) fn set_priority(priority: ThreadPriority) -> io::Result<()> {
-                let (policy, mut param, least, most) = scheduling()?;
+            pub(crate) fn set_priority(
+                thread: Thread<'_>,
+                priority: ThreadPriority,
+            ) -> io::Result<()> {
+                let (policy, mut param, least, most) = scheduling(thread)?;
                 let place = ORDER.iter().position(|of| *of == priority).unwrap_or(2) as i32;
                 param.sched_priority = least + (most - least) * place / 4;
-                // SAFETY: takes no pointer.
-                let thread = unsafe { libc::pthread_self() };
-                // SAFETY: reads the parameters, an initialised local.
-                check(unsafe { libc::pthread_setschedparam(thread, policy, &param) })
+                // SAFETY: reads the parameters, an initialised local; the thread is valid.
+                check(unsafe { libc::pthread_setschedparam(thread.0, policy, &param) })
             }
         }
     }
@@ -295,8 +351,17 @@ mod names {
     const NAME_SIZE: usize = 64;
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn name() -> io::Result<String> {
+    pub(crate) fn name(thread: Thread<'_>) -> io::Result<String> {
         let mut name = [0_u8; NAME_SIZE];
+        if thread.0 != Thread::current().0 {
+            // `PR_GET_NAME` is of the calling thread only.
+            let name = std::fs::read(format!("/proc/self/task/{}/comm", thread.0));
+            let name = name.map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => io::Error::from_raw_os_error(libc::ESRCH),
+                _ => error,
+            })?;
+            return Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned());
+        }
         // SAFETY: `PR_GET_NAME` writes 16 bytes; `name` has `NAME_SIZE`.
         match unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) } {
             -1 => Err(io::Error::last_os_error()),
@@ -315,18 +380,17 @@ mod names {
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pub(crate) fn name() -> io::Result<String> {
+    pub(crate) fn name(thread: Thread<'_>) -> io::Result<String> {
         let mut name = [0_u8; NAME_SIZE];
-        // SAFETY: takes no pointer.
-        let thread = unsafe { libc::pthread_self() };
         cfg_if::cfg_if! {
             if #[cfg(any(target_vendor = "apple", target_os = "netbsd"))] {
                 let to = name.as_mut_ptr().cast();
-                // SAFETY: writes at most `NAME_SIZE` bytes, the size of `name`.
-                super::check(unsafe { libc::pthread_getname_np(thread, to, NAME_SIZE) })?;
+                // SAFETY: writes at most `NAME_SIZE` bytes, the size of `name`; the thread is valid.
+                super::check(unsafe { libc::pthread_getname_np(thread.0, to, NAME_SIZE) })?;
             } else {
-                // SAFETY: writes at most `NAME_SIZE` bytes, the size of `name`.
-                unsafe { libc::pthread_get_name_np(thread, name.as_mut_ptr().cast(), NAME_SIZE) };
+                let to = name.as_mut_ptr().cast();
+                // SAFETY: writes at most `NAME_SIZE` bytes, the size of `name`; the thread is valid.
+                unsafe { libc::pthread_get_name_np(thread.0, to, NAME_SIZE) };
             }
         }
         Ok(crate::sys::system::text(&name))
