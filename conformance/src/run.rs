@@ -40,6 +40,7 @@ const ALONE: &[&str] = &[
     "processes",
     "scale",
     "signals",
+    "streams::memory_of_queued_writes_is_returned",
     "surroundings",
     "tcp::a_thousand_concurrent_connections",
     "tcp::a_write_of_a_gibibyte_is_not_copied",

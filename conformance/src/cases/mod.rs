@@ -164,7 +164,8 @@ macro_rules! __list_of_cases {
                 fork_does_not_affect_parent
                 no_descriptor_leaks
                 time_is_monotonic
-                out_of_descriptors_is_an_error;
+                out_of_descriptors_is_an_error
+                few_descriptors_suffice_or_are_an_error;
             13 running:
                 returns_when_not_alive
                 returns_true_only_after_a_stop
@@ -486,6 +487,9 @@ macro_rules! __list_of_cases {
                 a_closed_stream_gets_no_event
                 a_dropped_loop_drops_queued_buffers
                 a_dropped_loop_ends_thousands_in_flight
+                a_stopped_connection_is_passed_with_its_bytes
+                a_descriptor_that_is_watched_is_not_read
+                memory_of_queued_writes_is_returned
                 a_panic_keeps_the_other_requests
                 a_panic_in_a_reader_stops_it
                 a_panic_in_a_read_keeps_later_reads
@@ -592,6 +596,7 @@ macro_rules! __list_of_cases {
                 try_send_does_not_overtake_queued_sends
                 closing_cancels_queued_sends
                 closing_cancels_sends_in_flight
+                a_close_outside_of_run_ends_sends_in_flight
                 datagrams_carry_their_sender
                 empty_datagrams_are_delivered
                 long_datagrams_are_truncated
@@ -650,6 +655,7 @@ macro_rules! __list_of_cases {
                 the_process_title_is_visible
                 priorities_can_be_lowered
                 threads_have_a_name_an_affinity_and_a_priority
+                other_threads_have_a_name_an_affinity_and_a_priority
                 the_temporary_directory_follows_the_environment;
             31 terminals:
                 normal_mode_delivers_lines

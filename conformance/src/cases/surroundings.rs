@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use poll_core::{Backend, BoxedBackend, Interest, Mode, RawSource, Readiness, Wake};
 
-use crate::support::limits::{leaks_no_descriptor, without_descriptors};
+use crate::support::limits::{
+    leaks_no_descriptor, open_descriptors, with_few_descriptors, without_descriptors,
+};
 use crate::support::observe::{
     A, B, C, SHORT, SOON, await_ready, deregister, modify, quiet, ready_of, register, try_register,
     wait_for, wait_once,
@@ -346,6 +348,24 @@ pub fn out_of_descriptors_is_an_error(lab: &Lab) -> Verdict {
         Ok(())
     })??;
     drop(lab.backend()?); // Descriptors are available again.
+    Ok(())
+}
+
+/// With few descriptors a backend is created and works, or creating it is an error that leaves
+/// none of them open. For any number of them.
+pub fn few_descriptors_suffice_or_are_an_error(lab: &Lab) -> Verdict {
+    drop(lab.backend()?); // Creates state that lives as long as the process.
+    let before = open_descriptors()?;
+    for count in 0..8 {
+        with_few_descriptors(count, || match lab.try_backend() {
+            Ok(mut backend) => {
+                backend.waker().wake().expect("a wake");
+                assert_returns(&mut backend, "woken with few descriptors");
+            }
+            Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::Unsupported, "{error}"),
+        })?;
+        assert_eq!(open_descriptors()?, before, "descriptors are left, of {count}");
+    }
     Ok(())
 }
 

@@ -381,6 +381,12 @@ pub fn closing_cancels_queued_sends(_: &Lab) -> Verdict {
 
 /// See the cases for Unix.
 #[cfg(not(unix))]
+pub fn a_close_outside_of_run_ends_sends_in_flight(_: &Lab) -> Verdict {
+    no_waiting()
+}
+
+/// See the cases for Unix.
+#[cfg(not(unix))]
 pub fn closing_cancels_sends_in_flight(_: &Lab) -> Verdict {
     no_waiting()
 }

@@ -166,6 +166,39 @@ pub fn closing_cancels_queued_sends(lab: &Lab) -> Verdict {
     Ok(())
 }
 
+/// A close outside of `run`, with sends in flight, frees the address at once. Each send is reported
+/// once, with its buffer, before the close, when the loop runs again.
+pub fn a_close_outside_of_run_ends_sends_in_flight(lab: &Lab) -> Verdict {
+    sends_wait()?;
+    let directory = crate::support::files::Directory::new();
+    let path = directory.path("sender");
+    for iterations in [0, 1, 3] {
+        let (mut lp, callbacks) = (new_loop(lab)?, Callbacks::default());
+        let (socket, peer) = (
+            UnixDatagram::bind(&path).expect("a path to bind"),
+            UnixDatagram::bind(directory.path("peer")).expect("a path to bind"),
+        );
+        socket.connect(directory.path("peer")).expect("a peer");
+        let sender = opened(&mut lp, socket);
+        send_many(&mut lp, sender, None, &callbacks);
+        for _ in 0..iterations {
+            run(&mut lp, RunMode::NoWait);
+        }
+        let (closed, log) = (Log::default(), callbacks.clone());
+        let note = closed.clone();
+        sender.close_with(&mut lp, move |_, _| note.push(log.len())).unwrap();
+        // The socket is closed: its peer cannot reach it any more.
+        let unreachable = peer.send_to(b"x", &path).map_err(|error| error.kind());
+        assert_eq!(unreachable, Err(ErrorKind::ConnectionRefused), "after {iterations}");
+        run_out(&mut lp);
+        assert_eq!(closed.take(), [MANY as usize], "all sends have called back");
+        assert!(callbacks.take().iter().map(|&(number, _)| number).eq(0..MANY), "in order");
+        finish(lp);
+        std::fs::remove_file(&path).and(std::fs::remove_file(directory.path("peer"))).unwrap();
+    }
+    Ok(())
+}
+
 /// A close cancels queued sends also after the loop has run, when the first of them may be in
 /// flight.
 pub fn closing_cancels_sends_in_flight(lab: &Lab) -> Verdict {
