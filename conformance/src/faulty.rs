@@ -80,7 +80,8 @@ impl FaultCounts {
 /// [`Backend`]'s safety section hold.
 ///
 /// By default the faults are transparent: no call fails. [`with_rate`](Faulty::with_rate) changes
-/// how often each kind occurs, and turns on [`Fault::RegisterError`] and [`Fault::SubmitError`].
+/// how often each kind occurs, and turns on [`Fault::RegisterError`], [`Fault::SubmitError`] and
+/// [`Fault::ShortTransfer`], after which a program sees its bytes in other pieces.
 ///
 /// ```
 /// use std::time::Duration;
@@ -153,7 +154,6 @@ impl<B: Backend> Faulty<B> {
             .with_rate(Fault::LateCompletion, 200)
             .with_rate(Fault::Reorder, 300)
             .with_rate(Fault::LateCancel, 300)
-            .with_rate(Fault::ShortTransfer, 150)
     }
 
     /// The same with a fault in `per_mille` of 1000 opportunities.

@@ -191,7 +191,9 @@ fn check<B: Backend>(
         if !options.faulty {
             return new().map(BoxedBackend::new);
         }
-        let mut backend = Faulty::new(new()?, mix(program.seed)).with_counts(counts);
+        let mut backend = Faulty::new(new()?, mix(program.seed))
+            .with_rate(Fault::ShortTransfer, 150)
+            .with_counts(counts);
         if let Some((fault, per_mille)) = error {
             backend = backend.with_rate(fault, per_mille);
         }
