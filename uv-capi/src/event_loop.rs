@@ -24,8 +24,8 @@ pub struct LoopState {
     /// The `&mut` that is valid now: the outermost, or that of the callback that runs.
     current: *mut CoreLoop,
     own: *mut CoreLoop,
-    /// From the backend's clock to the monotonic clock, in nanoseconds.
-    clock_offset: i128,
+    /// From the backend's clock to the monotonic clock, in nanoseconds, modulo 2⁶⁴.
+    clock_offset: u64,
     /// `active_handles` as it was last written: a difference is the program's.
     written: usize,
     /// Keeps the loop alive while the program has added to `active_handles`.
@@ -43,6 +43,7 @@ pub(crate) unsafe fn core<'a>(c_loop: *mut uv_loop_t) -> &'a mut CoreLoop {
 }
 
 /// Calls C, which may call this library: until it returns, `lp` is the loop's only reference.
+#[inline]
 pub(crate) unsafe fn enter<R>(
     c_loop: *mut uv_loop_t,
     lp: &mut CoreLoop,
@@ -60,6 +61,7 @@ pub(crate) unsafe fn enter<R>(
 }
 
 /// Writes the public field `active_handles`. What a program has added to it stays.
+#[inline]
 pub(crate) unsafe fn sync(c_loop: *mut uv_loop_t) {
     let state = (*c_loop).internal_fields;
     let now = (*(*state).current).active_handles() - usize::from((*state).holds);
@@ -69,12 +71,17 @@ pub(crate) unsafe fn sync(c_loop: *mut uv_loop_t) {
 }
 
 /// Keeps the loop alive if the program has added to `active_handles`, as libuv would.
+#[inline]
 unsafe fn update_hold(c_loop: *mut uv_loop_t) {
-    let state = &mut *(*c_loop).internal_fields;
-    let holds = (*c_loop).active_handles as usize > state.written;
-    if holds == state.holds {
-        return;
+    let state = (*c_loop).internal_fields;
+    let holds = (*c_loop).active_handles as usize > (*state).written;
+    if holds != (*state).holds {
+        set_hold(&mut *state, holds);
     }
+}
+
+#[cold]
+unsafe fn set_hold(state: &mut LoopState, holds: bool) {
     let lp = &mut *state.current;
     let hold = *state.hold.get_or_insert_with(|| Async::new(lp, |_, _| {}).0);
     // The handle exists as long as the loop.
@@ -103,7 +110,7 @@ pub unsafe extern "C" fn uv_loop_init(c_loop: *mut uv_loop_t) -> c_int {
     state.write(LoopState {
         current: own,
         own,
-        clock_offset: i128::from(uv_hrtime()) - (*own).hrtime().as_nanos() as i128,
+        clock_offset: uv_hrtime().wrapping_sub((*own).hrtime().as_nanos() as u64),
         written: 0,
         hold: None,
         holds: false,
@@ -231,8 +238,9 @@ pub unsafe extern "C" fn uv_stop(c_loop: *mut uv_loop_t) {
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_now(c_loop: *const uv_loop_t) -> u64 {
     let c_loop = c_loop.cast_mut();
-    let offset = (*(*c_loop).internal_fields).clock_offset;
-    ((core(c_loop).now().as_nanos() as i128 + offset) / 1_000_000) as u64
+    let (now, offset) = (core(c_loop).now(), (*(*c_loop).internal_fields).clock_offset);
+    let nanoseconds = now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos());
+    nanoseconds.wrapping_add(offset) / 1_000_000
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, c_char, c_int, c_uint};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null;
@@ -111,11 +110,9 @@ pub unsafe extern "C" fn uv_pipe_bind2(
     if is_closing(pipe) || descriptor(pipe).is_some() {
         return -EINVAL;
     }
-    if name.is_empty() {
-        return bind_automatically(pipe);
-    }
+    // The empty name means an abstract one that the kernel chooses.
     match status(key::<Pipe, _>(pipe).bind(core_of(pipe), path_of(name))) {
-        0 if name[0] != 0 => {
+        0 if name.first().is_some_and(|&first| first != 0) => {
             (*pipe).pipe_fname = copy_string(name);
             0
         }
@@ -123,21 +120,6 @@ pub unsafe extern "C" fn uv_pipe_bind2(
         error if error == -ENOENT => -EACCES,
         other => other,
     }
-}
-
-/// Binds to an abstract name that the kernel chooses, which is what an empty name means on Linux.
-unsafe fn bind_automatically(pipe: *mut uv_pipe_t) -> c_int {
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    let fd = libc::socket(libc::AF_UNIX, kind, 0);
-    if fd < 0 {
-        return last_error();
-    }
-    let socket = OwnedFd::from_raw_fd(fd);
-    let family = libc::AF_UNIX as libc::sa_family_t;
-    if libc::bind(fd, (&raw const family).cast(), size_of_val(&family) as u32) != 0 {
-        return last_error();
-    }
-    status(key::<Pipe, _>(pipe).open(core_of(pipe), socket))
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -163,6 +145,8 @@ pub unsafe extern "C" fn uv_pipe_connect2(
     callback: StatusCallback<uv_connect_t>,
 ) -> c_int {
     let name = match name_of(name, length, flags) {
+        // The empty name is one to be chosen by the kernel, so nothing listens on it.
+        Ok([]) => return -EINVAL,
         Ok(name) => name,
         Err(error) => return error,
     };

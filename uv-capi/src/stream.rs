@@ -251,7 +251,10 @@ unsafe fn deliver(
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
         Err(error) => code(error) as isize,
     };
-    sync_queue_size(stream, lp);
+    // Only `uv_write` adds to an empty queue, and it counts what it adds.
+    if (*stream).write_queue_size != 0 {
+        sync_queue_size(stream, lp);
+    }
     if let Some(read) = (*stream).read_cb {
         enter(loop_of(stream), lp, || read(stream, count, buffer));
     }

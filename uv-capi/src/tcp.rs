@@ -138,7 +138,8 @@ pub unsafe extern "C" fn uv_tcp_keepalive_ex(
     count: c_uint,
 ) -> c_int {
     if on != 0 && (idle < 1 || interval < 1 || count < 1) {
-        return -EINVAL;
+        // As libuv, which passes the values to the kernel only if there is a socket.
+        return if descriptor(tcp).is_some() { -EINVAL } else { 0 };
     }
     let seconds = |count: c_uint| Duration::from_secs(count.into());
     let mut keepalive = Keepalive::after(seconds(idle));
@@ -185,12 +186,11 @@ pub unsafe extern "C" fn uv_tcp_close_reset(
     if is_closing(tcp) || (*tcp).base.flags & flags::SHUTTING != 0 {
         return -EINVAL;
     }
-    if let Some(fd) = descriptor(tcp) {
-        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        let (option, size) = ((&raw const linger).cast(), size_of::<libc::linger>() as u32);
-        if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, option, size) != 0 {
-            return last_error();
-        }
+    let Some(fd) = descriptor(tcp) else { return -EBADF };
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let (option, size) = ((&raw const linger).cast(), size_of::<libc::linger>() as u32);
+    if libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, option, size) != 0 {
+        return last_error();
     }
     uv_close(tcp.cast(), callback);
     0

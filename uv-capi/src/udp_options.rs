@@ -11,6 +11,10 @@ use crate::handle::{core_of, descriptor, key};
 use crate::layout::uv_udp_t;
 use crate::network::{parse_ip, scope_of};
 
+/// The values of `uv_membership`.
+const LEAVE_GROUP: c_int = 0;
+const JOIN_GROUP: c_int = 1;
+
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_udp_set_broadcast(udp: *mut uv_udp_t, on: c_int) -> c_int {
     status(key::<Udp, _>(udp).set_broadcast(core_of(udp), on != 0))
@@ -101,6 +105,9 @@ pub unsafe extern "C" fn uv_udp_set_membership(
     interface: *const c_char,
     join: c_int,
 ) -> c_int {
+    if join != LEAVE_GROUP && join != JOIN_GROUP {
+        return -EINVAL;
+    }
     let (lp, key) = (core_of(udp), key::<Udp, _>(udp));
     let result = match parse_ip(group) {
         Some(IpAddr::V4(group)) => bind_to_any(udp, (Ipv4Addr::UNSPECIFIED, 0).into())
@@ -128,6 +135,9 @@ pub unsafe extern "C" fn uv_udp_set_source_membership(
     source: *const c_char,
     join: c_int,
 ) -> c_int {
+    if join != LEAVE_GROUP && join != JOIN_GROUP {
+        return -EINVAL;
+    }
     let (lp, key) = (core_of(udp), key::<Udp, _>(udp));
     let result = match (parse_ip(group), parse_ip(source)) {
         (Some(IpAddr::V4(group)), Some(IpAddr::V4(source))) => {

@@ -49,6 +49,7 @@ pub(crate) unsafe fn slice_of(buffer: &uv_buf_t) -> &[u8] {
 }
 
 /// Checks a list of buffers.
+#[inline]
 pub(crate) unsafe fn check_buffers(buffers: *const uv_buf_t, count: c_uint) -> c_int {
     if buffers.is_null() || count == 0 || count > MOST_BUFFERS {
         return -EINVAL;
@@ -81,6 +82,7 @@ pub(crate) unsafe fn release_buffers(buffers: *mut uv_buf_t, small: *mut [uv_buf
 }
 
 /// What libuv checks before a write.
+#[inline]
 unsafe fn check(
     stream: *mut uv_stream_t,
     buffers: *const uv_buf_t,
@@ -91,12 +93,14 @@ unsafe fn check(
     if invalid != 0 {
         return invalid;
     }
-    if descriptor(stream).is_none() {
-        return -EBADF;
-    }
-    let is_connecting = !(*stream).connect_req.is_null();
-    if !is_connecting && !with_stream!(stream, key => key.is_writable(core_of(stream))) {
-        return -EPIPE;
+    // A stream that is writable has a descriptor.
+    if !with_stream!(stream, key => key.is_writable(core_of(stream))) {
+        if descriptor(stream).is_none() {
+            return -EBADF;
+        }
+        if (*stream).connect_req.is_null() {
+            return -EPIPE;
+        }
     }
     if !passed.is_null() {
         if (*stream).base.type_ != kind::NAMED_PIPE || !crate::pipe::is_ipc(stream) {

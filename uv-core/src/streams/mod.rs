@@ -326,8 +326,13 @@ impl<B: Backend> Loop<B> {
     /// Handles a readiness event. Each step looks the stream up again: a callback of the previous
     /// step may have changed or closed it.
     pub(crate) fn stream_ready(&mut self, key: Token, ready: Readiness) {
-        if ready == Readiness::READ && self.read_fast_path(key) {
-            return self.update_recv_mode(key);
+        if ready == Readiness::READ {
+            if self.read_fast_path(key) {
+                return self.update_recv_mode(key);
+            }
+            if self.read_allocated_fast_path(key) {
+                return;
+            }
         }
         let Some(slot) = self.streams.slots.get(key) else { return };
         if slot.flags.contains(Flags::CONNECTING) {

@@ -67,11 +67,24 @@ impl<B: Backend> StreamSlot<B> {
     /// changes that has it [armed](Loop::arm_stream) again, so that few fields have to be checked.
     #[inline]
     pub(super) fn waits_for_bytes_only(&self) -> bool {
-        let others = Flags::ALLOC | Flags::CONNECTING | Flags::LISTENING;
+        self.only_reads(Flags::READING)
+    }
+
+    /// The same for a reader that allocates, if nothing precedes the bytes of a call.
+    #[inline]
+    pub(super) fn waits_for_allocated_bytes_only(&self) -> bool {
+        let kept = !self.recv_queue.is_empty() || self.input.is_some();
+        self.only_reads(Flags::READING | Flags::ALLOC) && !kept
+    }
+
+    /// True if the stream is armed to read by `reading`, and for nothing else.
+    #[inline]
+    fn only_reads(&self, reading: Flags) -> bool {
+        let others = Flags::CONNECTING | Flags::LISTENING;
         // A pipe of Windows is armed anew for each piece.
         let once = cfg!(windows) && self.kind == Kind::Pipe;
         self.armed == Interest::READ
-            && self.flags & (Flags::READING | others) == Flags::READING
+            && self.flags & (Flags::READING | Flags::ALLOC | others) == reading
             && !once
     }
 }

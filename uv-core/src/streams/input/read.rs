@@ -352,6 +352,26 @@ impl<B: Backend> Loop<B> {
         true
     }
 
+    /// The same for a reader that allocates: it reads as often as it wants itself.
+    #[inline]
+    pub(in crate::streams) fn read_allocated_fast_path(&mut self, key: Token) -> bool {
+        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+        if !slot.waits_for_allocated_bytes_only() {
+            return false;
+        }
+        let Some(mut reader) = slot.reader.take() else { return false };
+        self.call_reader(&mut reader, key, None);
+        let Some(slot) = self.streams.slots.get_mut(key) else {
+            exchange::note();
+            return true;
+        };
+        // Whatever else the callback has changed, it has armed the stream.
+        if !slot.put_back(Some(reader)) && !slot.flags.contains(Flags::READING) {
+            self.rearm_stream(key);
+        }
+        true
+    }
+
     /// Reads once into the loop's buffer and lends the bytes to the reader, if `may` permits it.
     #[inline(always)] // So that the fast path is one function.
     fn lend_read(&mut self, key: Token, may: impl FnOnce(&StreamSlot<B>) -> bool) -> Lent {
@@ -406,30 +426,38 @@ impl<B: Backend> Loop<B> {
 
     /// Reads once into memory that the program has allocated. The flag is true if more bytes may be
     /// available.
+    #[inline]
     fn receive_allocated(&mut self, key: Token, memory: &mut [u8]) -> (io::Result<usize>, bool) {
-        if !self.is_still_reading(key) {
+        let Some(slot) = self.streams.slots.get_mut(key) else {
+            return (Err(error::cancelled()), false);
+        };
+        if !slot.flags.contains(Flags::READING) || slot.reader.is_some() {
             return (Err(error::cancelled()), false);
         }
         if memory.is_empty() {
             return (Err(error::no_buffer()), false);
         }
-        if let Some(result) = self.copy_received(key, memory) {
-            match &result {
-                Ok(1..) => {}
-                Ok(_) => self.stop_reading_at_end(key),
-                Err(_) => self.fail_reading(key),
-            }
-            return (result, self.has_received(key));
+        if !slot.recv_queue.is_empty() {
+            return self.receive_kept(key, memory);
         }
-        let Some(slot) = self.streams.slots.get_mut(key) else {
-            return (Err(error::cancelled()), false);
-        };
         // The bytes that an operation is receiving precede those that a read would return.
         if slot.input.is_some() {
             return (Err(io::ErrorKind::WouldBlock.into()), false);
         }
         let Received { result, full } = slot.receive(memory, &mut self.active_handles);
         (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
+    }
+
+    /// Takes bytes that were received before.
+    #[cold]
+    fn receive_kept(&mut self, key: Token, memory: &mut [u8]) -> (io::Result<usize>, bool) {
+        let result = self.copy_received(key, memory).unwrap_or(Err(error::cancelled()));
+        match &result {
+            Ok(1..) => {}
+            Ok(_) => self.stop_reading_at_end(key),
+            Err(_) => self.fail_reading(key),
+        }
+        (result, self.has_received(key))
     }
 
     /// Ends pushed reading at the end of file. The reader is running, so it need not be dropped.
