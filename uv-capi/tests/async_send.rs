@@ -49,8 +49,10 @@ unsafe extern "C" fn close_after_some(handle: *mut uv_async_t) {
 
 /// Runs a loop whose handle gets sends from `senders`, which end when the loop has ended.
 fn round(senders: impl Fn(usize) + Sync) {
-    let (mut c_loop, mut handle) =
-        (Box::new(MaybeUninit::<uv_loop_t>::zeroed()), Box::new(MaybeUninit::<uv_async_t>::zeroed()));
+    let (mut c_loop, mut handle) = (
+        Box::new(MaybeUninit::<uv_loop_t>::zeroed()),
+        Box::new(MaybeUninit::<uv_async_t>::zeroed()),
+    );
     let (c_loop, handle) = (c_loop.as_mut_ptr(), handle.as_mut_ptr());
     let mut calls = 0u32;
     // SAFETY: the threads end before the memory is freed.
