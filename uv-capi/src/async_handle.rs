@@ -19,7 +19,10 @@ unsafe fn sender(handle: *mut uv_async_t) -> *mut AsyncSender {
     addr_of_mut!((*handle).sender).cast()
 }
 
-/// The number of threads that are inside `uv_async_send`.
+/// Set by the close: a send after it does nothing, as long as the program keeps the memory.
+const CLOSED: i32 = i32::MIN;
+
+/// The number of threads that are inside `uv_async_send`, and [`CLOSED`].
 unsafe fn senders<'a>(handle: *mut uv_async_t) -> &'a AtomicI32 {
     AtomicI32::from_ptr(addr_of_mut!((*handle).pending))
 }
@@ -42,11 +45,14 @@ pub unsafe extern "C" fn uv_async_init(
     0
 }
 
-/// Callable by any thread and by signal handlers, until `uv_close` returns.
+/// Callable by any thread and by signal handlers, until the memory of the handle is reused.
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_async_send(handle: *mut uv_async_t) -> c_int {
     let senders = senders(handle);
-    senders.fetch_add(1, Ordering::AcqRel);
+    if senders.fetch_add(1, Ordering::AcqRel) < 0 {
+        senders.fetch_sub(1, Ordering::AcqRel);
+        return 0;
+    }
     let result = (*sender(handle)).send();
     senders.fetch_sub(1, Ordering::AcqRel);
     match result {
@@ -57,9 +63,10 @@ pub unsafe extern "C" fn uv_async_send(handle: *mut uv_async_t) -> c_int {
     }
 }
 
-/// Waits until no thread is inside `uv_async_send`, as libuv's close does.
+/// Waits until no thread uses the sender, as libuv's close does. None will use it again.
 pub(crate) unsafe fn wait_for_senders(handle: *mut uv_async_t) {
-    while senders(handle).load(Ordering::Acquire) != 0 {
+    senders(handle).fetch_or(CLOSED, Ordering::AcqRel);
+    while senders(handle).load(Ordering::Acquire) != CLOSED {
         std::thread::yield_now();
     }
 }
