@@ -151,7 +151,9 @@ pub fn a_file_counts_as_queued(lab: &Lab) -> Verdict {
     run(&mut lp, RunMode::NoWait); // The write may be in flight now.
     let queued = tcp.write_queue_size(&lp);
     tcp.send_file(&mut lp, &file, 0..LARGE as u64, logged(&sent, "file")).unwrap();
-    assert_eq!(tcp.write_queue_size(&lp), queued + LARGE);
+    // The kernel may have made room for some of what was queued before.
+    let range = LARGE + 1..=queued + LARGE;
+    assert!(range.contains(&tcp.write_queue_size(&lp)), "{}", tcp.write_queue_size(&lp));
     assert_eq!(
         refusal(tcp.try_write(&mut lp, b"x")),
         ErrorKind::WouldBlock,
