@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use uv_core::{AnyStream, Channel, Handle, Listener, Pipe, RunMode, Stream, Tcp, Timer};
+#[cfg(unix)]
+use uv_core::Listener;
+use uv_core::{AnyStream, Channel, Handle, Pipe, RunMode, Stream, Tcp, Timer};
 
 use crate::support::loops::{
     AN_HOUR, ZERO, new_loop, panic_on_purpose, run, run_to_the_end, unwinds,

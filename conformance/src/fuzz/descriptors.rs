@@ -1,11 +1,15 @@
 //! The steps of polls, and those that change descriptors behind the loop's back.
 
-use std::cell::{Cell, RefCell};
+#[cfg(unix)]
+use std::cell::Cell;
+use std::cell::RefCell;
 use std::io;
 use std::net::UdpSocket;
 use std::rc::Rc;
 
-use uv_core::{Handle, Poll};
+#[cfg(unix)]
+use uv_core::Handle;
+use uv_core::Poll;
 
 use super::objects::{Extra, Item};
 use super::world::World;

@@ -171,9 +171,13 @@ fn start(world: &Rc<World>, lp: &mut Loop, step: &Step, item: &Item, what: &str)
     })
 }
 
-/// One of two signals that do nothing if no handle is started.
+/// A signal that does nothing if no handle is started: one of two, where there are two.
 fn signal_of(step: &Step) -> i32 {
-    if step.size.is_multiple_of(2) { signum::SIGWINCH } else { signum::SIGURG }
+    #[cfg(unix)]
+    const OTHER: i32 = signum::SIGURG;
+    #[cfg(not(unix))]
+    const OTHER: i32 = signum::SIGWINCH;
+    if step.size.is_multiple_of(2) { signum::SIGWINCH } else { OTHER }
 }
 
 fn defer(world: &Rc<World>, lp: &mut Loop, step: &Step) {

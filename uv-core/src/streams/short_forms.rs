@@ -7,9 +7,11 @@ use std::os::fd::OwnedFd;
 
 use poll_core::{Backend, Token};
 
+#[cfg(unix)]
+use super::Listener;
 use super::input::read;
 use super::output::write;
-use super::{Flags, Kind, Listener, Stream, StreamKey};
+use super::{Flags, Kind, Stream, StreamKey};
 use crate::handles::{AnyHandle, Handle, Pipe, Sealed, Tcp, Tty};
 use crate::storage::IoBuf;
 use crate::{Loop, error};

@@ -9,7 +9,9 @@ use crate::support::loops::{new_loop, run_to_the_end};
 use crate::support::pipes::piping_loop;
 use crate::support::sources::{Source, send, tcp_pair};
 use crate::support::streams::{connected, run_a_moment, run_until};
-use crate::support::trace::{Count, Log};
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use crate::support::trace::Count;
+use crate::support::trace::Log;
 use crate::{Lab, Loop, Verdict};
 
 /// Starts reading, and logs each byte. Errors fail the case.
