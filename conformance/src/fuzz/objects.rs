@@ -126,10 +126,16 @@ fn connect(
         if let (Ok(()), Some(other)) = (result, for_peer.take())
             && let Ok(peer) = listener.accept(lp)
         {
-            let item = Item { handle: peer.into(), ..other };
-            this.slots.borrow_mut()[slot][1] = Some(item.clone());
-            if this.stage.get() == Stage::Drain {
-                drain(&this, lp, &item);
+            // An event that is late may come when the slot has another pair.
+            let one = this.slots.borrow()[slot][0].as_ref().map(|one| one.handle);
+            if one == Some(client.into()) {
+                let item = Item { handle: peer.into(), ..other };
+                this.slots.borrow_mut()[slot][1] = Some(item.clone());
+                if this.stage.get() == Stage::Drain {
+                    drain(&this, lp, &item);
+                }
+            } else {
+                let _ = peer.close(lp);
             }
         }
         let _ = listener.close(lp);
