@@ -88,13 +88,13 @@ pub(crate) fn prepare(network: &Network) -> std::io::Result<Option<linux::Namesp
 ///
 /// `Unsupported` for namespaces.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn prepare(network: &Network) -> std::io::Result<()> {
+pub(crate) fn prepare(network: &Network) -> std::io::Result<Option<()>> {
     match network {
         Network::Namespaces { .. } => {
             let why = "network namespaces need Linux";
             Err(std::io::Error::new(std::io::ErrorKind::Unsupported, why))
         }
-        Network::Loopback | Network::Host(_) => Ok(()),
+        Network::Loopback | Network::Host(_) => Ok(None),
     }
 }
 

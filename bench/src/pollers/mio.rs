@@ -53,16 +53,19 @@ impl Poller for Mio {
     }
 }
 
-/// The same, for callers that drain every source.
+/// The same, for callers that drain every source: the servers, which need Linux.
+#[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct MioDrain(Mio);
 
+#[cfg(target_os = "linux")]
 impl MioDrain {
     pub(crate) fn new() -> io::Result<MioDrain> {
         Ok(MioDrain(Mio::new()?))
     }
 }
 
+#[cfg(target_os = "linux")]
 impl Poller for MioDrain {
     const EDGE: bool = true;
 

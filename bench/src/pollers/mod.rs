@@ -27,7 +27,9 @@ pub(crate) use bare::Bare;
 pub(crate) use epoll::Epoll;
 pub(crate) use looped::Looped;
 #[cfg(unix)]
-pub(crate) use mio::{Mio, MioDrain};
+pub(crate) use mio::Mio;
+#[cfg(target_os = "linux")]
+pub(crate) use mio::MioDrain;
 #[cfg(unix)]
 pub(crate) use poll::HandPoll;
 pub(crate) use polling::Polling;
@@ -41,6 +43,7 @@ use crate::suite::{ContestantId, Entrants, Sample};
 
 /// Set in the number of a source whose end an edge-triggered poller has reported: it is not reported
 /// again, so that the source must be drained.
+#[cfg_attr(not(unix), allow(dead_code, reason = "edge-triggered pollers need Unix"))]
 pub(crate) const ENDED: usize = 1 << (usize::BITS - 1);
 
 /// The interest in a source.

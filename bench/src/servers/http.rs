@@ -9,6 +9,7 @@ pub(crate) const ANSWER: &[u8] =
 
 /// The request of the clients, with the headers of a common one. It is longer than the answer, so
 /// that a server may answer in the memory of the requests.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the load needs Linux"))]
 pub(crate) const REQUEST: &[u8] = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\
     User-Agent: bench/0.1\r\nAccept: text/plain, */*;q=0.8\r\nAccept-Language: en\r\n\
     Connection: keep-alive\r\n\r\n";

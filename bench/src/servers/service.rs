@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::http::Requests;
 
 /// The delay of an answer that a timer sends.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the servers need Linux"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the servers need Linux"))]
 pub(crate) const DELAY: Duration = Duration::from_millis(1);
 
 /// The task of a server.
