@@ -1,10 +1,10 @@
 //! Benchmarks of every backend, of the loop on top of it and of comparable libraries.
 //!
 //! ```text
-//! cargo run --release -p bench                        # all suites, in about a minute
+//! cargo run --release -p bench                        # all suites, in a few minutes
 //! cargo run --release -p bench --features libuv       # with libuv as the baseline
 //! cargo run --release -p bench -- --suite iterations,wait --backend epoll,uring --peer hand,mio
-//! cargo run --release -p bench -- --full --rounds 15  # large, about 15 minutes
+//! cargo run --release -p bench -- --full --rounds 15  # large: most of an hour
 //! cargo run --release -p bench -- compare before.json now.json
 //! cargo run --release -p bench -- report results.json --html page.html --chart wait.svg
 //! cargo run --release -p bench -- once echo --backend uring --json
@@ -61,8 +61,7 @@
 //!   is its best, and with which alternative it was compared.
 //! - Other styles of use are extra rows and never the baseline: `libuv-write` (`uv_write` with
 //!   recycled buffers), `libuv-malloc` (malloc for each read, as in its guide), `libuv-send`
-//!   (`uv_udp_send`), `libuv-sqpoll` (files on its kernel thread), `mio-drain` (reads until
-//!   `EAGAIN`), `tokio-buffers` (a buffer of each task).
+//!   (`uv_udp_send`), `mio-drain` (reads until `EAGAIN`), `tokio-buffers` (a buffer of each task).
 //!
 //! # How it is measured
 //!

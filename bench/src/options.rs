@@ -14,12 +14,11 @@ use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
 
 /// The names of `--peer`.
-const PEERS: [&str; 16] = [
+const PEERS: [&str; 15] = [
     "libuv",
     "libuv-write",
     "libuv-malloc",
     "libuv-send",
-    "libuv-sqpoll",
     "hand",
     "mio",
     "mio-drain",
@@ -50,8 +49,8 @@ pub struct Options {
     backends: Vec<String>,
 
     /// Only these peers: libuv, hand (hand-written code), mio, polling, tokio, smol, compio,
-    /// monoio, glommio; other styles of use: libuv-write, libuv-malloc, libuv-send, libuv-sqpoll,
-    /// mio-drain, tokio-buffers; or none
+    /// monoio, glommio; other styles of use: libuv-write, libuv-malloc, libuv-send, mio-drain,
+    /// tokio-buffers; or none
     #[arg(short, long = "peer", value_name = "NAME", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -63,11 +62,11 @@ pub struct Options {
     #[arg(short, long, value_name = "N", default_value_t = LEAST_ROUNDS, value_parser = rounds)]
     pub rounds: usize,
 
-    /// Small scenarios, in about one minute (the default)
+    /// Small scenarios, in a few minutes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Large scenarios, in about fifteen minutes
+    /// Large scenarios, in most of an hour
     #[arg(long)]
     full: bool,
 
