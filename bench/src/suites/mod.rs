@@ -28,9 +28,9 @@ use crate::suite::Suite;
 pub enum Scale {
     /// For tests. The numbers are meaningless.
     Tiny,
-    /// All suites in about one minute.
+    /// All suites in a few minutes.
     Quick,
-    /// All suites in about fifteen minutes.
+    /// All suites in most of an hour.
     Full,
 }
 
