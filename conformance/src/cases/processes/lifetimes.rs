@@ -28,13 +28,20 @@ pub fn closing_leaves_a_running_child_and_no_zombie(lab: &Lab) -> Verdict {
             .collect();
         run_to_the_end(&mut lp);
         for pid in pids {
-            assert!(runs(pid) || cfg!(windows), "it runs on");
-            uv_core::kill(pid as i32, 9).expect("it is there to be killed");
+            kill_running(pid);
         }
         no_children("closed before their ends");
         assert_eq!(ends.len(), 0, "not reported");
     }
     Ok(())
+}
+
+/// Ends a child that runs on. Under Wine one was seen to be gone, in some thousands: not asserted.
+#[track_caller]
+fn kill_running(pid: u32) {
+    assert!(runs(pid) || cfg!(windows), "it runs on");
+    let killed = uv_core::kill(pid as i32, 9);
+    assert!(killed.is_ok() || cfg!(windows), "it is there to be killed: {killed:?}");
 }
 
 /// The children of a dropped loop keep running, and leave no zombies. No exit is reported.
@@ -49,8 +56,7 @@ pub fn a_dropped_loop_leaves_no_zombie(lab: &Lab) -> Verdict {
         run(&mut lp, RunMode::NoWait);
         drop(lp);
         for pid in pids {
-            assert!(runs(pid) || cfg!(windows), "it runs on");
-            uv_core::kill(pid as i32, 9).expect("it is there to be killed");
+            kill_running(pid);
         }
         no_children("their loop is gone");
         assert_eq!(ends.len(), 0, "not reported");
