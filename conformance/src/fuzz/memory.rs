@@ -1,6 +1,7 @@
 //! The memory that a process has allocated.
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
 /// The system's allocator with a count of the bytes that are in use.
@@ -27,8 +28,10 @@ static LIVE: AtomicIsize = AtomicIsize::new(0);
 impl LiveMemory {
     /// The number of allocated bytes; `None` if this is not the global allocator.
     pub fn bytes() -> Option<usize> {
-        // A Rust program that has this allocator has used it before it runs any code of its own.
-        usize::try_from(LIVE.load(Ordering::Relaxed)).ok().filter(|live| *live > 0)
+        // A program may not have allocated anything yet: this allocation shows whether it is counted.
+        let probe = black_box(Box::new(0_u8));
+        let live = LIVE.load(Ordering::Relaxed).checked_sub_unsigned(size_of_val(&*probe));
+        usize::try_from(live?).ok()
     }
 }
 
