@@ -43,7 +43,7 @@ pub(crate) fn measure(backend: &str, messages: u64) -> io::Result<(u64, f64)> {
     let server = Tcp::listen_on(&mut lp, "127.0.0.1:0", |lp, peer| {
         peer.on_read(lp, |lp, peer, bytes| {
             match bytes {
-                [] => peer.close(lp)?,
+                [] => peer.finish(lp),
                 bytes => peer.send(lp, bytes.to_vec()),
             }
             Ok(())

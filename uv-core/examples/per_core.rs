@@ -16,7 +16,7 @@ pub(crate) mod server {
 
     use super::common::{self, Arguments};
     use uv_core::backends::Auto;
-    use uv_core::{Distribution, Handle, LoopGroup, Stream};
+    use uv_core::{Distribution, LoopGroup, Stream};
 
     pub(crate) fn run() -> io::Result<()> {
         let arguments = Arguments::read(&["--backend", "--port", "--threads", "--hand-over"])?;
@@ -43,7 +43,7 @@ pub(crate) mod server {
         let address = group.listen_by(way, (Ipv4Addr::LOCALHOST, port), |lp, peer| {
             peer.on_read(lp, |lp, peer, bytes| {
                 match bytes {
-                    [] => peer.close(lp)?,
+                    [] => peer.finish(lp),
                     bytes => peer.send(lp, bytes.to_vec()),
                 }
                 Ok(())

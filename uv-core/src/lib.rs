@@ -3,15 +3,18 @@
 //! A TCP echo server:
 //!
 //! ```no_run
-//! use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+//! use uv_core::{Loop, RunMode, Stream, Tcp};
 //!
 //! fn main() -> std::io::Result<()> {
 //!     let mut lp = Loop::with_default_backend()?;
 //!     lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
 //!     Tcp::listen_on(&mut lp, "127.0.0.1:7000", |lp, peer| {
-//!         peer.on_read(lp, |lp, peer, bytes| match bytes {
-//!             [] => peer.close(lp), // The end of the stream.
-//!             bytes => Ok(peer.send(lp, bytes.to_vec())),
+//!         peer.on_read(lp, |lp, peer, bytes| {
+//!             match bytes {
+//!                 [] => peer.finish(lp), // The end of the stream.
+//!                 bytes => peer.send(lp, bytes.to_vec()),
+//!             }
+//!             Ok(())
 //!         })
 //!     })?;
 //!     lp.run(RunMode::Default)?;
@@ -135,7 +138,7 @@ pub use metrics::Metrics;
 pub use poll_core;
 pub use pool::{Pool, WorkKind};
 pub use requests::{WorkError, WorkRequest};
-pub use storage::{IoBuf, IoBufMut};
+pub use storage::{IntoIoBuf, IoBuf, IoBufMut};
 pub use streams::{AcceptRequest, AnyStream, Listener, ReadRequest, Stream, WriteRequest};
 #[cfg(windows)]
 pub use sys::Passed;

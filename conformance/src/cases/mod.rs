@@ -892,6 +892,8 @@ macro_rules! __list_of_cases {
                 an_error_closes_the_handle_and_is_reported
                 stream_errors_close_the_stream
                 a_close_cancels_sends_silently
+                finish_sends_everything_and_closes
+                finish_waits_for_the_connection
                 write_with_reports_every_error
                 listen_on_accepts_connections
                 connect_to_tries_addresses_in_order

@@ -144,6 +144,79 @@ pub fn a_close_cancels_sends_silently(lab: &Lab) -> Verdict {
     Ok(())
 }
 
+/// `finish` sends what is queued, ignores what is sent later, reads to the end of the peer, and
+/// closes. It waits for a shutdown that was begun. Without a connection it closes immediately.
+pub fn finish_sends_everything_and_closes(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (errors, size) = (errors_of(&mut lp), 16 << 20);
+    let (tcp, mut peer) = connected(&mut lp);
+    tcp.on_read(&mut lp, |_, _, _| panic!("nothing is read")).unwrap();
+    peer.write_all(b"ignored").unwrap();
+    tcp.send(&mut lp, vec![7; size]);
+    (0..2).for_each(|_| tcp.finish(&mut lp));
+    tcp.send(&mut lp, "too late");
+    assert!(!tcp.is_closing(&lp) && lp.is_alive(), "it is not sent yet");
+    let reading = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        // The bytes that nobody reads must not end the connection by a reset.
+        peer.write_all(&vec![5; size / 8]).unwrap();
+        peer.read_to_end(&mut all).unwrap();
+        all.len() == size && all.iter().all(|byte| *byte == 7)
+    });
+    run_to_the_end(&mut lp);
+    assert!(reading.join().unwrap() && tcp.is_closing(&lp), "everything arrives");
+
+    let (tcp, mut peer) = connected(&mut lp);
+    let ended = Log::default();
+    tcp.send(&mut lp, "all");
+    tcp.shutdown(&mut lp, ended.ended("shutdown")).unwrap();
+    tcp.finish(&mut lp);
+    run_until(&mut lp, "the shutdown", |_| ended.len() == 1);
+    run_a_moment(&mut lp);
+    assert!(!tcp.is_closing(&lp), "the peer has not ended");
+    let mut all = String::new();
+    peer.read_to_string(&mut all).unwrap();
+    assert!(all == "all" && ended.take() == [("shutdown", "done")]);
+    drop(peer);
+    run_to_the_end(&mut lp);
+    assert!(tcp.is_closing(&lp));
+
+    let unconnected = Tcp::new(&mut lp);
+    unconnected.finish(&mut lp);
+    assert!(unconnected.is_closing(&lp), "closed immediately");
+    run_to_the_end(&mut lp);
+    assert_eq!(errors.len(), 0);
+    finish(lp);
+    Ok(())
+}
+
+/// `finish` waits for a connection, and reports at most one error if there is none.
+pub fn finish_waits_for_the_connection(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (errors, listener) = (errors_of(&mut lp), listener());
+    let to = listener.local_addr().unwrap();
+    listener.set_nonblocking(false).unwrap();
+    let client = Tcp::connect_to(&mut lp, to, |_, _, result| result.unwrap());
+    client.send(&mut lp, "early");
+    client.finish(&mut lp);
+    let reading = std::thread::spawn(move || {
+        let (mut text, (mut peer, _)) = (String::new(), listener.accept().unwrap());
+        peer.read_to_string(&mut text).map(|_| text)
+    });
+    run_to_the_end(&mut lp);
+    assert_eq!(reading.join().unwrap().unwrap(), "early");
+    assert!(client.is_closing(&lp) && errors.len() == 0);
+
+    let client = Tcp::connect_to(&mut lp, refused_address(), |_, _, result| {
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    });
+    client.finish(&mut lp);
+    run_to_the_end(&mut lp);
+    assert!(client.is_closing(&lp) && errors.len() <= 1, "{:?}", errors.take());
+    finish(lp);
+    Ok(())
+}
+
 /// The callback of `write_with` gets every error, never inline, and the buffer.
 pub fn write_with_reports_every_error(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;

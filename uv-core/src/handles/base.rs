@@ -438,7 +438,8 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
         socket.set_recv_buffer_size(raw::nonzero(bytes)?)
     }
 
-    /// Stops the handle immediately and frees it in the closing phase.
+    /// Stops the handle immediately and frees it in the closing phase. Requests of it are cancelled:
+    /// to send what a stream has queued, [`finish`](crate::Stream::finish) it.
     ///
     /// # Errors
     ///

@@ -9,8 +9,8 @@ use std::sync::Arc;
 ///
 /// `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `Rc<[u8]>`, `String`, `&'static [u8]` and
 /// `&'static str` are one piece each, and so are `Arc<Vec<u8>>`, `Box<[u8; N]>` and, by the feature
-/// `bytes`, `bytes::{Bytes, BytesMut}`. An array by value is none, because its bytes move with it. A `Vec`, an
-/// array or a boxed slice of buffers is written as if its pieces were one, by a single system call
+/// `bytes`, `bytes::{Bytes, BytesMut}`. An array of bytes is none, because its bytes move with it, but
+/// a write takes it all the same: see [`IntoIoBuf`]. A `Vec`, an array or a boxed slice of buffers is written as if its pieces were one, by a single system call
 /// if the kernel takes that many.
 ///
 /// An implementation:
@@ -50,6 +50,10 @@ use std::sync::Arc;
 /// kernel until then.
 #[doc(alias = "uv_buf_t")]
 #[doc(alias = "uv_buf_init")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer that a request can own",
+    note = "a request keeps its buffer until its callback: pass a `Vec<u8>`, a `String`, a `&'static str`, an `Arc<Vec<u8>>`, or a list of such"
+)]
 pub unsafe trait IoBuf: 'static {
     /// True if there is always exactly one piece: a list of such buffers finds a piece in constant
     /// time.
@@ -70,6 +74,64 @@ pub unsafe trait IoBuf: 'static {
 
     /// The piece at `index`, empty beyond the last piece.
     fn piece(&self, index: usize) -> &[u8];
+}
+
+/// What can be written: every [`IoBuf`], and an array of bytes, which is put into a box.
+///
+/// ```
+/// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// let length = 5_u32;
+/// one.send(&mut lp, length.to_be_bytes()); // A `[u8; 4]`.
+/// one.write(&mut lp, *b"hello", |lp, one, result, buffer: Box<[u8; 5]>| {
+///     result.unwrap();
+///     assert_eq!(&buffer[..], b"hello");
+///     one.finish(lp);
+/// })?;
+/// other.on_read(&mut lp, |lp, other, bytes| {
+///     lp.state::<Vec<u8>>().extend_from_slice(bytes);
+///     if bytes.is_empty() { other.close(lp) } else { Ok(()) }
+/// })?;
+/// lp.run(RunMode::Default)?;
+/// assert_eq!(lp.state::<Vec<u8>>(), b"\0\0\0\x05hello");
+/// # std::io::Result::Ok(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a buffer that a request can own",
+    note = "a request keeps its buffer until its callback: pass a `Vec<u8>`, a `String`, a `&'static str`, a `[u8; N]`, an `Arc<Vec<u8>>`, or a list of such"
+)]
+pub trait IntoIoBuf {
+    /// The buffer that the request owns, and that its callback gets back.
+    type Buf: IoBuf;
+
+    /// Makes the buffer.
+    ///
+    /// ```
+    /// use uv_core::{IntoIoBuf, IoBuf};
+    ///
+    /// let boxed: Box<[u8; 2]> = [1_u8, 2].into_io_buf();
+    /// assert_eq!(boxed.piece(0), [1, 2]);
+    /// assert_eq!(vec![1, 2].into_io_buf().pieces(), 1);
+    /// ```
+    fn into_io_buf(self) -> Self::Buf;
+}
+
+impl<T: IoBuf> IntoIoBuf for T {
+    type Buf = T;
+
+    fn into_io_buf(self) -> T {
+        self
+    }
+}
+
+impl<const N: usize> IntoIoBuf for [u8; N] {
+    type Buf = Box<[u8; N]>;
+
+    fn into_io_buf(self) -> Box<[u8; N]> {
+        Box::new(self)
+    }
 }
 
 /// A buffer that a read can own and fill: `Vec<u8>` up to its length, `Box<[u8]>`, by the feature

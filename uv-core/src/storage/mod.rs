@@ -10,7 +10,7 @@ mod shared_bufs;
 
 pub(crate) use arena::{Arena, Seed};
 pub(crate) use batch_policy::BatchPolicy;
-pub use buf::{IoBuf, IoBufMut};
+pub use buf::{IntoIoBuf, IoBuf, IoBufMut};
 pub(crate) use inline::InlineStorage;
 pub(crate) use inline_fn::{
     Argument, InlineFnMut, InlineFnMutRef, InlineFnOnce, StatelessFn, contain,

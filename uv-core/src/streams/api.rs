@@ -10,7 +10,7 @@ use super::output::{send_file, shutdown, write};
 use super::{Flags, ReadRequest, WriteRequest, short_forms};
 use crate::fs::File;
 use crate::handles::Handle;
-use crate::storage::{IoBuf, IoBufMut};
+use crate::storage::{IntoIoBuf, IoBufMut};
 use crate::{Loop, error};
 
 /// Seals [`Stream`]: only this crate implements it.
@@ -256,18 +256,18 @@ pub trait Stream: Handle + StreamKey {
     /// empty list, `NotConnected` if there is no connection, `BrokenPipe` if it is not
     /// [writable](Stream::is_writable). An error drops the buffer.
     #[doc(alias = "uv_write")]
-    fn write<B: Backend, T: IoBuf>(
+    fn write<B: Backend, T: IntoIoBuf>(
         self,
         lp: &mut Loop<B>,
         buf: T,
-        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T) + 'static,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T::Buf) + 'static,
     ) -> io::Result<WriteRequest> {
-        write::write(self, lp, buf, callback)
+        write::write(self, lp, buf.into_io_buf(), callback)
     }
 
     /// Writes all of `buf`; an error closes the stream and goes to the handler of
-    /// [`Loop::on_error`], as by [`fail`](Handle::fail). Does nothing if the stream is closing or
-    /// closed.
+    /// [`Loop::on_error`], as by [`fail`](Handle::fail). Does nothing if the stream is closing,
+    /// closed, or [finished](Stream::finish).
     ///
     /// ```
     /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
@@ -276,7 +276,7 @@ pub trait Stream: Handle + StreamKey {
     /// lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
     /// let (one, other) = Tcp::pair(&mut lp)?;
     /// one.send(&mut lp, "hello");
-    /// one.shutdown(&mut lp, |lp, one, _| one.close_if_open(lp))?;
+    /// one.finish(&mut lp);
     /// other.on_read(&mut lp, |lp, other, bytes| match bytes {
     ///     [] => other.close(lp),
     ///     bytes => Ok(println!("{} bytes", bytes.len())),
@@ -285,8 +285,8 @@ pub trait Stream: Handle + StreamKey {
     /// # std::io::Result::Ok(())
     /// ```
     #[doc(alias = "uv_write")]
-    fn send<B: Backend, T: IoBuf>(self, lp: &mut Loop<B>, buf: T) {
-        short_forms::send(self, lp, buf);
+    fn send<B: Backend>(self, lp: &mut Loop<B>, buf: impl IntoIoBuf) {
+        short_forms::send(self, lp, buf.into_io_buf());
     }
 
     /// As [`write`](Stream::write), but the callback gets every error, and always the buffer.
@@ -305,13 +305,13 @@ pub trait Stream: Handle + StreamKey {
     /// # std::io::Result::Ok(())
     /// ```
     #[doc(alias = "uv_write")]
-    fn write_with<B: Backend, T: IoBuf>(
+    fn write_with<B: Backend, T: IntoIoBuf>(
         self,
         lp: &mut Loop<B>,
         buf: T,
-        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T) + 'static,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, T::Buf) + 'static,
     ) {
-        short_forms::write_with(self, lp, buf, callback);
+        short_forms::write_with(self, lp, buf.into_io_buf(), callback);
     }
 
     /// Sends a range of an open file, after the writes queued before it and before those queued
@@ -465,6 +465,40 @@ pub trait Stream: Handle + StreamKey {
         callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>) + 'static,
     ) -> io::Result<()> {
         shutdown::shutdown(self, lp, callback)
+    }
+
+    /// Ends the stream in an orderly way: sends what is queued and the end of the stream, waits for
+    /// the peer to end as well, and closes.
+    ///
+    /// What the peer still sends is discarded, and what is [sent](Stream::send) to it after this
+    /// call is ignored. An error goes to the handler of [`Loop::on_error`]; a peer that is gone
+    /// already is none. A stream without a connection is closed immediately. Does nothing if the
+    /// stream is closing or closed.
+    ///
+    /// [`close`](Handle::close) does not wait for what is queued: after a `send` it may end the
+    /// connection before the peer has got the bytes.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.send(&mut lp, vec![7; 1 << 20]);
+    /// one.finish(&mut lp);
+    /// other.on_read(&mut lp, |lp, other, bytes| {
+    ///     *lp.state::<usize>() += bytes.len();
+    ///     if bytes.is_empty() { other.close(lp) } else { Ok(()) }
+    /// })?;
+    /// lp.run(RunMode::Default)?; // Both are closed.
+    /// assert_eq!(*lp.state::<usize>(), 1 << 20);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// Only TCP waits for the peer: a connection that is closed with unread bytes is reset, which
+    /// would discard what the peer has not read yet. A peer that never ends keeps the handle open: a
+    /// [`Timer`](crate::Timer) that [closes](Handle::close_if_open) it is the limit.
+    fn finish<B: Backend>(self, lp: &mut Loop<B>) {
+        short_forms::finish(self, lp);
     }
 
     /// True if the stream is a connection without an error, also at the end of file.

@@ -104,6 +104,8 @@ bitflags! {
         const SENDS_FILES = 1 << 11;
         /// The first write is a file of which the next bytes are being read.
         const READS_FILE = 1 << 12;
+        /// It closes when it has been shut down, and ignores what is sent meanwhile.
+        const FINISHING = 1 << 13;
         /// It is read into memory that an allocation callback provides.
         const ALLOC = 1 << 14;
         /// It is in the flush queue.

@@ -10,14 +10,14 @@ use poll_core::{Backend, Token};
 #[cfg(unix)]
 use super::Listener;
 use super::input::read;
-use super::output::write;
-use super::{Flags, Kind, Stream, StreamKey};
+use super::output::{shutdown, write};
+use super::{Ended, Flags, Kind, Stream, StreamKey};
 use crate::handles::{AnyHandle, Handle, Pipe, Sealed, Tcp, Tty};
-use crate::storage::IoBuf;
+use crate::storage::{InlineFnOnce, IoBuf};
 use crate::{Loop, error};
 
 pub(super) fn send<S: Stream, B: Backend, T: IoBuf>(stream: S, lp: &mut Loop<B>, buf: T) {
-    if stream.is_closing(lp) {
+    if is_ending(stream, lp) {
         return;
     }
     let written = write::write(stream, lp, buf, |lp, stream, result, _| match result {
@@ -29,6 +29,69 @@ pub(super) fn send<S: Stream, B: Backend, T: IoBuf>(stream: S, lp: &mut Loop<B>,
     });
     if let Err(error) = written {
         stream.fail(lp, error);
+    }
+}
+
+pub(super) fn finish<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) {
+    let key = stream.stream_key();
+    if is_ending(stream, lp) {
+        return;
+    }
+    let Ok(slot) = lp.streams.open(key) else { return };
+    slot.flags |= Flags::FINISHING;
+    let (shutting, writable) =
+        (slot.flags.contains(Flags::SHUTTING), slot.flags.contains(Flags::WRITABLE));
+    lp.stop_reading(key);
+    if shutting {
+        let _ = discard_input(stream, lp);
+        lp.close_when_shut_down(key);
+    } else if writable {
+        let _ = discard_input(stream, lp);
+        let asked = shutdown::shutdown(stream, lp, |lp, stream, result| match result {
+            Err(error) if is_failure(&error) && !stream.is_closing(lp) => stream.fail(lp, error),
+            _ => close_at_the_end(stream, lp),
+        });
+        debug_assert!(asked.is_ok(), "a stream that is writable can be shut down");
+    } else {
+        stream.close_if_open(lp);
+    }
+}
+
+/// False if the peer is gone already, or if the stream ends by being closed and not otherwise. What
+/// the peer has missed is reported by the writes.
+fn is_failure(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::NotConnected | io::ErrorKind::Unsupported)
+}
+
+/// Reads and discards to the end of the stream, then closes it, if its output has ended.
+///
+/// A TCP connection that is closed with unread bytes is reset, and a reset discards what the peer
+/// has not read yet. Other kinds lose nothing.
+fn discard_input<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io::Result<()> {
+    if lp.streams.open(stream.stream_key())?.kind != Kind::Tcp {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    read::start(stream, lp, |lp, stream: S, bytes| {
+        let slot = lp.streams.open(stream.stream_key());
+        let sends = slot.is_ok_and(|slot| slot.flags.contains(Flags::SHUTTING));
+        if !sends && !matches!(bytes, Ok([_, ..])) {
+            stream.close_if_open(lp);
+        }
+    })
+}
+
+/// The output has ended: closes the stream when its input has.
+fn close_at_the_end<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) {
+    if !stream.is_active(lp) && discard_input(stream, lp).is_err() {
+        stream.close_if_open(lp);
+    }
+}
+
+/// True if the stream is closing or closed, or will be when what is queued is sent.
+fn is_ending<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> bool {
+    match lp.streams.open(stream.stream_key()) {
+        Ok(slot) => slot.flags.contains(Flags::FINISHING),
+        Err(_) => true,
     }
 }
 
@@ -66,6 +129,16 @@ impl<B: Backend> super::StreamSlot<B> {
 }
 
 impl<B: Backend> Loop<B> {
+    /// Closes a stream, when its input has ended, after the callback of its shutdown.
+    fn close_when_shut_down(&mut self, key: Token) {
+        let Some(rare) = self.streams.rare(key) else { return };
+        let Some(callback) = rare.shutdown.take() else { return };
+        rare.shutdown = Some(InlineFnOnce::new(move |lp: &mut Loop<B>, (key, result): Ended| {
+            callback.call(lp, (key, result));
+            close_at_the_end(AnyStream::from_stream_key(lp, key), lp);
+        }));
+    }
+
     /// Gives the socket of `from`, a connection that nothing uses, to `to`, a handle that is
     /// connecting without one, and closes `from`.
     pub(crate) fn adopt_attempt(&mut self, to: Token, from: Token) {
@@ -134,7 +207,7 @@ pub(crate) fn release<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io:
 /// let members = HashMap::from([(AnyStream::from(tcp), "far"), (AnyStream::from(pipe), "near")]);
 /// for (&member, name) in &members {
 ///     member.send(&mut lp, *name);
-///     member.shutdown(&mut lp, |lp, member: AnyStream, _| member.close_if_open(lp))?;
+///     member.finish(&mut lp);
 /// }
 /// let ends: [AnyStream; 2] = [far_tcp.into(), far_pipe.into()];
 /// for end in ends {

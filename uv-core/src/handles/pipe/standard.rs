@@ -33,7 +33,7 @@ impl Pipe {
     /// let mut lp = Loop::with_default_backend()?;
     /// let (input, output) = (Pipe::stdin(&mut lp)?, Pipe::stdout(&mut lp)?);
     /// input.on_read(&mut lp, move |lp, input, bytes| match bytes {
-    ///     [] => input.close(lp).and(output.close(lp)),
+    ///     [] => input.close(lp).map(|()| output.finish(lp)),
     ///     bytes => Ok(output.send(lp, bytes.to_vec())),
     /// })?;
     /// lp.run(RunMode::Default)?;

@@ -9,7 +9,7 @@ use socket2::Socket;
 use super::send_queue::{CompletedSend, Sends, Unsent};
 use super::{Destination, Udp, UdpBindFlags};
 use crate::event_loop::exchange;
-use crate::storage::IoBuf;
+use crate::storage::{IntoIoBuf, IoBuf};
 use crate::streams::BufferedRequest;
 use crate::sys::code;
 use crate::sys::datagrams::{self, Outgoing, Target};
@@ -38,14 +38,14 @@ impl Udp {
     /// address on a connected socket, `EDESTADDRREQ` without one on an unconnected socket, and
     /// the errors of [`bind`](Udp::bind). The buffer and the callback are dropped then.
     #[doc(alias = "uv_udp_send")]
-    pub fn send<B: Backend, T: IoBuf>(
+    pub fn send<B: Backend, T: IntoIoBuf>(
         self,
         lp: &mut Loop<B>,
         buffer: T,
         to: impl Into<Destination>,
-        callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T) + 'static,
+        callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T::Buf) + 'static,
     ) -> io::Result<()> {
-        let Destination(to) = to.into();
+        let (Destination(to), buffer) = (to.into(), buffer.into_io_buf());
         self.prepare_to_send(lp, to.target())?;
         let length = (0..buffer.pieces()).map(|index| buffer.piece(index).len()).sum();
         let stored =

@@ -36,12 +36,18 @@ impl<B: Backend> Loop<B> {
     /// Shuts the stream down, if that was requested and all writes have called back.
     pub(in crate::streams) fn drain_stream(&mut self, key: Token) {
         let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let Some(socket) = &slot.socket else { return };
         let called_back = slot.done.is_empty() && slot.completed_writes == 0;
         let busy = slot.batch.is_some() || !slot.writes.is_empty() || !called_back;
         if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
             return;
         }
+        let Some(socket) = &slot.socket else {
+            // A close calls back itself; otherwise no address could be connected to.
+            let closing = slot.base.is_closing();
+            return if !closing {
+                self.complete_shutdown(key, Err(error::not_connected()))
+            };
+        };
         let result = match slot.kind {
             #[cfg(windows)]
             Kind::Pipe if slot.flags.contains(Flags::READABLE) => return self.shutdown_pipe(key),
