@@ -38,6 +38,10 @@ mod cpu_work;
 #[allow(dead_code)]
 mod embedded;
 #[cfg(unix)]
+#[path = "../examples/embedded_calloop.rs"]
+#[allow(dead_code)]
+mod embedded_calloop;
+#[cfg(unix)]
 #[path = "../examples/embedded_tokio.rs"]
 #[allow(dead_code)]
 mod embedded_tokio;
@@ -61,6 +65,10 @@ mod udp_client;
 #[path = "../examples/watch.rs"]
 #[allow(dead_code)]
 mod watch;
+#[cfg(unix)]
+#[path = "../examples/workers.rs"]
+#[allow(dead_code)]
+mod workers;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -557,6 +565,54 @@ fn embedded_loop_is_driven_by_tokio() {
             missing => is_missing(name, missing), // `select` and `poll` have no descriptor.
         }
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn embedded_loop_is_driven_by_calloop() {
+    for name in Auto::NAMES {
+        match embedded_calloop::run(name, 5) {
+            Ok(counts) => assert_eq!(counts, (5, 5), "{name}"),
+            missing => is_missing(name, missing), // `select` and `poll` have no descriptor.
+        }
+    }
+}
+
+/// Makes this test executable a worker of `workers_echo_on_connections_that_they_are_passed`.
+#[cfg(unix)]
+#[test]
+fn is_a_worker() {
+    if let Ok(backend) = std::env::var("UV_EXAMPLE_WORKER") {
+        workers::server::work(&backend).unwrap();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn workers_echo_on_connections_that_they_are_passed() {
+    on_every_backend(
+        |name, ready| {
+            let (this, backend) = (std::env::current_exe()?, format!("UV_EXAMPLE_WORKER={name}"));
+            // `env` sets the variable for this child alone.
+            let worker = uv_core::Command::new("env").arg(backend).arg(this);
+            let worker = worker.args(["is_a_worker", "--exact", "--nocapture"]);
+            workers::server::serve(name, 0, 2, worker, ready)
+        },
+        |name, address| {
+            let mut processes = std::collections::HashSet::new();
+            for _ in 0..4 {
+                let (mut peer, mut rest) = (connect(address), String::new());
+                let greeting = read_until(&mut peer, "\n");
+                assert!(!greeting.contains(&format!(" {}\n", std::process::id())), "{name}");
+                processes.insert(greeting);
+                peer.write_all(b"echo").unwrap();
+                peer.shutdown(Shutdown::Write).unwrap();
+                peer.read_to_string(&mut rest).unwrap();
+                assert_eq!(rest, "echo", "{name}");
+            }
+            assert_eq!(processes.len(), 2, "{name}: {processes:?}");
+        },
+    );
 }
 
 #[test]
