@@ -51,6 +51,7 @@ use poll_core::{
 
 mod buffers;
 mod entries;
+mod listener;
 mod ops;
 mod polls;
 mod ring;

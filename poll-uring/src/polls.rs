@@ -12,6 +12,7 @@ use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use poll_core::{Event, Interest, Mode, RawSource, Readiness, Registry, Token};
 
+use crate::listener::Watcher;
 use crate::ring::{Completion, Ring};
 use crate::user_data::UserData;
 
@@ -49,6 +50,8 @@ struct Watch {
     verifying: bool,
     /// The registration is in [`Polls::changed`].
     queued: bool,
+    /// What is polled in place of a [listening socket](crate::listener).
+    watcher: Option<Watcher>,
     /// The wait that reported the last event, and the event's index in the list of that wait.
     reported: (u64, usize),
 }
@@ -68,6 +71,11 @@ struct Poll {
 }
 
 impl Watch {
+    /// The descriptor to poll.
+    fn polled(&self, source: RawSource) -> Fd {
+        Fd(self.watcher.as_ref().map_or(source.fd(), Watcher::fd))
+    }
+
     /// The poll that should be armed.
     fn wanted_poll(&self) -> Option<Poll> {
         let events = to_poll(self.wanted);
@@ -111,9 +119,13 @@ impl Polls {
             renew: false,
             verifying: false,
             queued: false,
+            watcher: None,
             reported: (0, 0),
         };
         let watch = self.watches.insert(token, source, watch)?;
+        if wanted == Interest::READ && mode != Mode::Edge {
+            watch.watcher = Watcher::of(source);
+        }
         queue(&mut self.changed, token, watch);
         Ok(())
     }
@@ -163,7 +175,8 @@ impl Polls {
                 {
                     let slot = self.slots.take(token);
                     // SAFETY: a poll points to no memory.
-                    if let Err(error) = unsafe { ring.push(&add(source, poll, slot)) } {
+                    if let Err(error) = unsafe { ring.push(&add(watch.polled(source), poll, slot)) }
+                    {
                         self.slots.free(slot);
                         return Err(error);
                     }
@@ -289,8 +302,8 @@ impl Slots {
     }
 }
 
-fn add(source: RawSource, poll: Poll, slot: u32) -> squeue::Entry {
-    opcode::PollAdd::new(Fd(source.fd()), poll.events)
+fn add(polled: Fd, poll: Poll, slot: u32) -> squeue::Entry {
+    opcode::PollAdd::new(polled, poll.events)
         .multi(poll.multishot)
         .build()
         .user_data(UserData::Poll(slot).to_u64())
