@@ -206,25 +206,38 @@ unsafe impl Backend for Epoll {
         Ok(())
     }
 
-    #[inline]
+    #[inline(never)] // Otherwise `poll` is not inlined, which is most of it.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        if timeout == Some(Duration::ZERO) {
-            if self.sources.is_empty() && self.exposed.get().is_none() {
-                // No source can be ready. An exposed instance still needs the system call: the
-                // event of the eventfd keeps it readable until then.
-                self.waker.state().unpark();
-                return Ok(());
-            }
-            return self.poll(timeout, events).map(drop);
+        let is_zero = timeout == Some(Duration::ZERO);
+        if is_zero && self.sources.is_empty() && self.exposed.get().is_none() {
+            // No source can be ready. An exposed instance still needs the system call: the
+            // event of the eventfd keeps it readable until then.
+            self.waker.state().unpark();
+            return Ok(());
         }
-        if timeout.is_some() && self.backoff.should_try() {
-            let found = self.poll(Some(Duration::ZERO), events)?;
-            self.backoff.record(found);
+        let tries = !is_zero && timeout.is_some() && self.backoff.should_try();
+        // The clock is not read before the try has failed.
+        let mut deadline = (!tries).then(|| Deadline::start(timeout));
+        let mut left = if tries { Some(Duration::ZERO) } else { timeout };
+        loop {
+            let found = self.poll(left, events)?;
+            if deadline.is_none() {
+                self.backoff.record(found);
+            }
             if found {
                 return Ok(());
             }
+            left = match deadline {
+                Some(deadline) => deadline.left(),
+                None => {
+                    deadline = Some(Deadline::start(timeout));
+                    timeout
+                }
+            };
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
         }
-        Deadline::repeat(timeout, |left| self.poll(left, events))
     }
 
     /// Also `None` if the process is out of descriptors.
@@ -264,7 +277,7 @@ impl Epoll {
     ///
     /// False is the end of the timeout, or a spurious event: of a muted or orphaned source, or
     /// of an eventfd that was written after an earlier `wait` had consumed the wake.
-    #[inline]
+    #[inline(always)] // So that a wait is one function.
     fn poll(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
         let before = events.len();
         if !self.changed.is_empty() {
@@ -302,7 +315,7 @@ impl Epoll {
     }
 
     /// Translates the kernel's events, and drops those of muted and orphaned sources.
-    #[inline]
+    #[inline(always)] // So that a wait is one function.
     fn collect(&mut self, events: &mut Vec<Event>) {
         let mut orphaned = false;
         for event in &self.ready {

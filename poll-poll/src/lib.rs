@@ -154,6 +154,7 @@ unsafe impl Backend for Poll {
         Ok(())
     }
 
+    #[inline(never)] // In `Auto`, another backend's wait would pay for this one's frame.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         if timeout == Some(Duration::ZERO) && self.sources.is_empty() {
             self.waker.unpark(false); // No source can be ready.

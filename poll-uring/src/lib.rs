@@ -201,6 +201,7 @@ unsafe impl Backend for Uring {
         Ok(())
     }
 
+    #[inline(never)] // In `Auto`, another backend's wait would pay for this one's frame.
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         self.ring.check_process()?;
         let before = events.len();
