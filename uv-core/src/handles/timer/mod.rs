@@ -309,14 +309,56 @@ impl Timer {
         let slot = open(lp.timers.slots.as_mut(), self)?;
         let action = slot.action;
         if !lp.timers.actions.has_callback(action) && !runs {
-            let why = "the timer was never started: call `start` first";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            return Err(never_started());
         }
         let repeat_ns = lp.timers.actions.repeat_ns(action);
         if repeat_ns != 0 {
             slot.base.start(&mut lp.active_handles);
             lp.timers.schedule(self, now.saturating_add(repeat_ns));
         }
+        Ok(())
+    }
+
+    /// As [`start`](Timer::start), with the callback that the timer has. Faster than that.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Loop, RunMode, Timer};
+    ///
+    /// // Later and later.
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (timer, mut delay) = (Timer::new(&mut lp), Duration::from_millis(1));
+    /// timer.start(&mut lp, delay, Duration::ZERO, move |lp, timer| {
+    ///     delay *= 2;
+    ///     if delay < Duration::from_millis(10) {
+    ///         timer.restart(lp, delay, Duration::ZERO).unwrap();
+    ///     }
+    /// })?;
+    /// lp.run(RunMode::Default)?; // After 1, 2, 4 and 8 ms.
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if the timer was never started or is
+    /// closing.
+    #[doc(alias = "uv_timer_start")]
+    #[inline]
+    pub fn restart<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        timeout: Duration,
+        repeat: Duration,
+    ) -> io::Result<()> {
+        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
+        let slots = lp.timers.slots.as_mut();
+        let slot = open(slots, self)?;
+        if !lp.timers.actions.has_callback(slot.action) && lp.timers.running != Some(self) {
+            return Err(never_started());
+        }
+        lp.timers.actions.set_repeat(&mut slot.action, nanoseconds(repeat));
+        slot.base.start(&mut lp.active_handles);
+        lp.timers.wheel.schedule(slots, self.0.index(), deadline);
         Ok(())
     }
 
@@ -394,7 +436,7 @@ impl<B: Backend> Loop<B> {
         let Timers { wheel, slots, expired, .. } = &mut self.timers;
         wheel.expire(slots.as_mut(), now, expired);
         while let Some(&expired) = self.timers.expired.get(self.timers.run) {
-            if self.timers.run.is_multiple_of(MAX_BATCH) {
+            if self.timers.run.is_multiple_of(MAX_BATCH) && self.timers.expired.len() > 1 {
                 self.timers.prefetch();
             }
             self.timers.run += 1;
@@ -460,6 +502,12 @@ fn stop_after_panic<B: Backend>(lp: &mut Loop<B>, timer: Timer) {
 fn open(slots: &mut [Slot], timer: Timer) -> io::Result<&mut Slot> {
     let slot = table::find_mut(slots, timer.0).ok_or_else(error::stale)?;
     if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
+}
+
+#[cold]
+fn never_started() -> io::Error {
+    let why = "the timer was never started: call `start` first";
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 
 /// Saturates after 584 years.

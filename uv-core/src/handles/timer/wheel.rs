@@ -46,6 +46,8 @@ const SORTED: u32 = NIL + 3;
 /// In place of `Wheel::next`: the next deadline must be computed. As a deadline it has always
 /// passed.
 const UNKNOWN: u64 = 0;
+/// The largest deadline. In place of `Wheel::next` of an empty wheel: there is none.
+const NEVER: u64 = u64::MAX;
 
 /// The links of a timer in the wheel, stored with the rest of the timer's state. A timer's index
 /// is its position in that storage.
@@ -138,7 +140,7 @@ pub(crate) struct Wheel {
     /// The deadline that was inserted last, and its slot: timers that are started together often
     /// have the same deadline.
     last_position: (u64, u32),
-    /// The next deadline, or `UNKNOWN`.
+    /// The next deadline; or `UNKNOWN`, or `NEVER` if the wheel is empty.
     next: u64,
     /// The timers of a large slot that the current time has entered, in expiry order. The node of
     /// an entry that was stopped or restarted since is no longer `SORTED`.
@@ -211,13 +213,23 @@ impl Wheel {
     /// The next deadline, or a lower bound of it if its slot has more than `MAX_SEARCH` timers.
     #[inline]
     pub(crate) fn next_deadline(&mut self, nodes: &(impl Nodes + ?Sized)) -> Option<u64> {
-        if self.next == UNKNOWN || self.levels == 0 {
-            self.next = UNKNOWN; // It may be the lower bound of a slot that is empty now.
-            let in_sorted = self.next_in_sorted(nodes);
-            let in_slots = (self.levels != 0).then(|| self.next_in_slots(nodes));
-            self.next = in_sorted.into_iter().chain(in_slots).min()?;
+        if self.next == UNKNOWN {
+            self.next = self.find_next(nodes);
         }
-        Some(self.next)
+        if self.next == NEVER && self.is_empty() { None } else { Some(self.next) }
+    }
+
+    /// True if no timer is in a slot, and none is left of `sorted`.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.levels == 0 && self.sorted_start == self.sorted.len()
+    }
+
+    #[inline(never)]
+    fn find_next(&mut self, nodes: &(impl Nodes + ?Sized)) -> u64 {
+        let in_sorted = self.next_in_sorted(nodes).unwrap_or(NEVER);
+        let in_slots = if self.levels == 0 { NEVER } else { self.next_in_slots(nodes) };
+        in_sorted.min(in_slots)
     }
 
     /// The next deadline of `sorted`.
@@ -233,7 +245,7 @@ impl Wheel {
     }
 
     /// The next deadline of the slots, at least one of which is not empty.
-    #[inline(never)]
+    #[inline]
     fn next_in_slots(&self, nodes: &(impl Nodes + ?Sized)) -> u64 {
         let level = self.levels.trailing_zeros() as usize;
         let digit = self.occupied[level].trailing_zeros() as usize;
@@ -270,7 +282,7 @@ impl Wheel {
         self.expire_sorted(nodes, now, expired);
         let from_slots = expired.len();
         self.expire_slots(nodes, now, expired);
-        self.next = UNKNOWN;
+        self.next = if self.is_empty() { NEVER } else { UNKNOWN };
         if from_slots > from && from_slots < expired.len() {
             // Among equal deadlines, those in `sorted` were started first.
             expired[from_slots..].iter_mut().for_each(|timer| timer.order |= FROM_SLOTS);
@@ -336,8 +348,11 @@ impl Wheel {
         digit: usize,
         expired: &mut Vec<Expired>,
     ) {
-        let from = expired.len();
-        drain_slot(nodes, self.take_slot(level, digit), EXPIRED, expired);
+        let (slot, from) = (self.take_slot(level, digit), expired.len());
+        if slot.len == 1 {
+            return expire_only(nodes, slot.first, expired);
+        }
+        drain_slot(nodes, slot, EXPIRED, expired);
         if level > 0 {
             sort(&mut expired[from..]);
         }
@@ -388,6 +403,10 @@ impl Wheel {
         self.occupied[level] &= !(1 << digit);
         if self.occupied[level] == 0 {
             self.levels &= !(1 << level);
+            if self.levels == 0 {
+                // It may be the lower bound of this slot.
+                self.next = if self.is_empty() { NEVER } else { UNKNOWN };
+            }
         }
     }
 
@@ -451,6 +470,15 @@ impl Wheel {
 fn store(nodes: &mut (impl Nodes + ?Sized), index: u32, node: Node) {
     if let Some(stored) = nodes.node_mut(index) {
         *stored = node;
+    }
+}
+
+/// Expires the only timer of its slot.
+#[inline]
+fn expire_only(nodes: &mut (impl Nodes + ?Sized), index: u32, expired: &mut Vec<Expired>) {
+    if let Some(node) = nodes.node_mut(index) {
+        node.prev = EXPIRED;
+        expired.push(Expired { deadline: node.deadline, order: 0, index });
     }
 }
 

@@ -426,7 +426,7 @@ impl<B: Backend> Loop<B> {
 
     /// Reads once into memory that the program has allocated. The flag is true if more bytes may be
     /// available.
-    #[inline]
+    #[inline(always)] // On the path of every read event.
     fn receive_allocated(&mut self, key: Token, memory: &mut [u8]) -> (io::Result<usize>, bool) {
         let Some(slot) = self.streams.slots.get_mut(key) else {
             return (Err(error::cancelled()), false);
@@ -601,14 +601,23 @@ fn new_scratch() -> Box<Scratch> {
 }
 
 /// Receives by one system call, repeated if a signal interrupts it.
-#[inline]
+#[inline(always)] // On the path of every read event.
 fn receive(
     socket: &Transport,
     passing: Option<&mut Passing>,
     memory: &mut [u8],
 ) -> io::Result<usize> {
     match passing {
-        Some(passing) => uninterrupted(|| passing.receive(socket, memory)),
+        Some(passing) => receive_passed(socket, passing, memory),
         None => uninterrupted(|| socket.receive(memory)),
     }
+}
+
+#[inline(never)]
+fn receive_passed(
+    socket: &Transport,
+    passing: &mut Passing,
+    memory: &mut [u8],
+) -> io::Result<usize> {
+    uninterrupted(|| passing.receive(socket, memory))
 }

@@ -103,6 +103,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    #[inline(always)] // A write is moved once, from the queue to its callback.
     fn report_write(&mut self, write: CompletedWrite<B>) {
         let CompletedWrite { request, key, stream, written } = write;
         if let Some(slot) = self.streams.slots.get_mut(stream) {
