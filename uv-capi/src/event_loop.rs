@@ -26,8 +26,12 @@ pub struct LoopState {
     own: *mut CoreLoop,
     /// From the backend's clock to the monotonic clock, in nanoseconds, modulo 2⁶⁴.
     clock_offset: u64,
-    /// `active_handles` as it was last written: a difference is the program's.
+    /// The loop's number of active handles when `active_handles` was last written.
+    counted: usize,
+    /// `active_handles` without what the program has added to it.
     written: usize,
+    /// `active_handles` when it was last compared with `written`.
+    compared: c_uint,
     /// Keeps the loop alive while the program has added to `active_handles`.
     hold: Option<Async>,
     holds: bool,
@@ -64,29 +68,51 @@ pub(crate) unsafe fn enter<R>(
 #[inline]
 pub(crate) unsafe fn sync(c_loop: *mut uv_loop_t) {
     let state = (*c_loop).internal_fields;
-    let now = (*(*state).current).active_handles() - usize::from((*state).holds);
-    let change = now.wrapping_sub((*state).written) as c_uint;
-    (*c_loop).active_handles = (*c_loop).active_handles.wrapping_add(change);
-    (*state).written = now;
+    let counted = (*(*state).current).active_handles();
+    if counted != (*state).counted {
+        write_active_handles(c_loop, counted);
+    }
+}
+
+#[inline]
+unsafe fn write_active_handles(c_loop: *mut uv_loop_t, counted: usize) {
+    let state = &mut *(*c_loop).internal_fields;
+    let change = counted.wrapping_sub(state.counted);
+    state.counted = counted;
+    state.written = state.written.wrapping_add(change);
+    state.compared = state.compared.wrapping_add(change as c_uint);
+    (*c_loop).active_handles = (*c_loop).active_handles.wrapping_add(change as c_uint);
 }
 
 /// Keeps the loop alive if the program has added to `active_handles`, as libuv would.
 #[inline]
 unsafe fn update_hold(c_loop: *mut uv_loop_t) {
-    let state = (*c_loop).internal_fields;
-    let holds = (*c_loop).active_handles as usize > (*state).written;
-    if holds != (*state).holds {
-        set_hold(&mut *state, holds);
+    if (*c_loop).active_handles != (*(*c_loop).internal_fields).compared {
+        compare_active_handles(c_loop);
     }
 }
 
 #[cold]
-unsafe fn set_hold(state: &mut LoopState, holds: bool) {
+unsafe fn compare_active_handles(c_loop: *mut uv_loop_t) {
+    let state = &mut *(*c_loop).internal_fields;
+    state.compared = (*c_loop).active_handles;
+    let holds = state.compared as usize > state.written;
+    if holds == state.holds {
+        return;
+    }
     let lp = &mut *state.current;
-    let hold = *state.hold.get_or_insert_with(|| Async::new(lp, |_, _| {}).0);
+    let before = lp.active_handles();
+    let hold = *state.hold.get_or_insert_with(|| {
+        let (hold, _) = Async::new(lp, |_, _| {});
+        // A handle that was just made is in its loop.
+        let _ = hold.unreference(lp);
+        hold
+    });
     // The handle exists as long as the loop.
     let _ = if holds { hold.reference(lp) } else { hold.unreference(lp) };
     state.holds = holds;
+    // It counts for the loop, not for the program.
+    state.counted = state.counted.wrapping_add(lp.active_handles()).wrapping_sub(before);
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -111,14 +137,16 @@ pub unsafe extern "C" fn uv_loop_init(c_loop: *mut uv_loop_t) -> c_int {
         current: own,
         own,
         clock_offset: uv_hrtime().wrapping_sub((*own).hrtime().as_nanos() as u64),
+        counted: 0,
         written: 0,
+        compared: 0,
         hold: None,
         holds: false,
         metrics: (*own).metrics(),
     });
     (*c_loop).internal_fields = state;
     queue_init(addr_of_mut!((*c_loop).handle_queue));
-    (*c_loop).backend_fd = uv_backend_fd(c_loop);
+    (*c_loop).backend_fd = -1;
     0
 }
 
@@ -250,7 +278,11 @@ pub unsafe extern "C" fn uv_update_time(c_loop: *mut uv_loop_t) {
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_backend_fd(c_loop: *const uv_loop_t) -> c_int {
-    core(c_loop.cast_mut()).raw_source().map_or(-1, |source| source.fd())
+    let c_loop = c_loop.cast_mut();
+    // Not before it is asked for: a loop that others may poll wakes and waits by system calls
+    // that it otherwise does without.
+    (*c_loop).backend_fd = core(c_loop).raw_source().map_or(-1, |source| source.fd());
+    (*c_loop).backend_fd
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -269,7 +301,9 @@ pub unsafe extern "C" fn uv_backend_timeout(c_loop: *const uv_loop_t) -> c_int {
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_loop_fork(c_loop: *mut uv_loop_t) -> c_int {
     let result = status(core(c_loop).fork());
-    (*c_loop).backend_fd = uv_backend_fd(c_loop);
+    if (*c_loop).backend_fd >= 0 {
+        uv_backend_fd(c_loop);
+    }
     result
 }
 

@@ -59,6 +59,7 @@ pub(crate) unsafe fn init_stream<K: Copy>(
 }
 
 /// Writes the public field `write_queue_size`.
+#[inline]
 pub(crate) unsafe fn sync_queue_size(stream: *mut uv_stream_t, lp: &CoreLoop) {
     (*stream).write_queue_size = with_stream!(stream, key => key.write_queue_size(lp));
 }
@@ -225,6 +226,7 @@ pub unsafe extern "C" fn uv_read_start(
     status(result)
 }
 
+#[inline(always)] // On the path of every read, as `deliver`.
 unsafe fn allocate_buffer(
     stream: *mut uv_stream_t,
     lp: &mut CoreLoop,
@@ -238,6 +240,7 @@ unsafe fn allocate_buffer(
     ReadBuffer(buffer)
 }
 
+#[inline(always)]
 unsafe fn deliver(
     stream: *mut uv_stream_t,
     lp: &mut CoreLoop,
@@ -247,9 +250,7 @@ unsafe fn deliver(
     let count = match &result {
         Ok(0) => UV_EOF as isize,
         Ok(count) => *count as isize,
-        // The buffer is returned unused.
-        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-        Err(error) => code(error) as isize,
+        Err(error) => failed_read(error),
     };
     // Only `uv_write` adds to an empty queue, and it counts what it adds.
     if (*stream).write_queue_size != 0 {
@@ -257,6 +258,15 @@ unsafe fn deliver(
     }
     if let Some(read) = (*stream).read_cb {
         enter(loop_of(stream), lp, || read(stream, count, buffer));
+    }
+}
+
+#[cold]
+fn failed_read(error: &io::Error) -> isize {
+    match error.kind() {
+        // The buffer is returned unused.
+        ErrorKind::WouldBlock => 0,
+        _ => code(error) as isize,
     }
 }
 

@@ -32,17 +32,33 @@ pub unsafe extern "C" fn uv_timer_start(
         return -EINVAL;
     }
     let c_loop = loop_of(timer);
+    let had_callback = (*timer).timer_cb.is_some();
     (*timer).timer_cb = callback;
     (*timer).repeat = repeat;
-    (*timer).timeout = uv_now(c_loop).saturating_add(timeout);
+    keep_far_deadline(timer, timeout);
     let (timeout, repeat) = (Duration::from_millis(timeout), Duration::from_millis(repeat));
-    let result = key::<Timer, _>(timer).start(core(c_loop), timeout, repeat, move |lp, _| {
-        if let Some(callback) = (*timer).timer_cb {
-            enter(c_loop, lp, || callback(timer));
-        }
-    });
+    let (key, lp) = (key::<Timer, _>(timer), core(c_loop));
+    let result = if had_callback {
+        key.restart(lp, timeout, repeat)
+    } else {
+        key.start(lp, timeout, repeat, move |lp, _| {
+            if let Some(callback) = (*timer).timer_cb {
+                enter(c_loop, lp, || callback(timer));
+            }
+        })
+    };
     sync(c_loop);
     status(result)
+}
+
+/// Beyond this, in milliseconds, the loop's nanoseconds are not exact: 36 years.
+const FAR: u64 = 1 << 40;
+
+/// Keeps a deadline that is too far for the loop's nanoseconds, for `uv_timer_get_due_in`.
+unsafe fn keep_far_deadline(timer: *mut uv_timer_t, timeout: u64) {
+    if timeout > FAR {
+        (*timer).timeout = uv_now(loop_of(timer)).saturating_add(timeout);
+    }
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -64,9 +80,7 @@ pub unsafe extern "C" fn uv_timer_again(timer: *mut uv_timer_t) -> c_int {
         return 0;
     }
     let c_loop = loop_of(timer);
-    if (*timer).repeat != 0 {
-        (*timer).timeout = uv_now(c_loop).saturating_add((*timer).repeat);
-    }
+    keep_far_deadline(timer, (*timer).repeat);
     let result = key::<Timer, _>(timer).again(core(c_loop));
     sync(c_loop);
     status(result)
@@ -86,11 +100,9 @@ pub unsafe extern "C" fn uv_timer_get_repeat(timer: *const uv_timer_t) -> u64 {
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_timer_get_due_in(timer: *const uv_timer_t) -> u64 {
-    /// Beyond this, in milliseconds, the loop's nanoseconds are not exact: 36 years.
-    const FAR: u128 = 1 << 40;
     match key::<Timer, _>(timer).due_in(core_of(timer)) {
         None => 0,
-        Some(due) if due.as_millis() > FAR => {
+        Some(due) if due.as_millis() > FAR.into() => {
             (*timer).timeout.saturating_sub(uv_now(loop_of(timer)))
         }
         Some(due) => due.as_nanos().div_ceil(1_000_000) as u64,

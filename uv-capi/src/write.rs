@@ -54,6 +54,9 @@ pub(crate) unsafe fn check_buffers(buffers: *const uv_buf_t, count: c_uint) -> c
     if buffers.is_null() || count == 0 || count > MOST_BUFFERS {
         return -EINVAL;
     }
+    if count == 1 {
+        return if (*buffers).len > MOST_BYTES { -EINVAL } else { 0 };
+    }
     let lengths = (0..count as usize).map(|index| (*buffers.add(index)).len);
     let total = lengths.fold(0, usize::saturating_add);
     if total > MOST_BYTES { -EINVAL } else { 0 }
@@ -81,18 +84,10 @@ pub(crate) unsafe fn release_buffers(buffers: *mut uv_buf_t, small: *mut [uv_buf
     }
 }
 
-/// What libuv checks before a write.
-#[inline]
-unsafe fn check(
-    stream: *mut uv_stream_t,
-    buffers: *const uv_buf_t,
-    count: c_uint,
-    passed: *mut uv_stream_t,
-) -> c_int {
-    let invalid = check_buffers(buffers, count);
-    if invalid != 0 {
-        return invalid;
-    }
+/// What libuv checks before a write of valid buffers. `uv-core` refuses the same, so that a write
+/// without a handle is tried first; this is for libuv's errors.
+#[cold]
+unsafe fn check(stream: *mut uv_stream_t, passed: *mut uv_stream_t) -> c_int {
     // A stream that is writable has a descriptor.
     if !with_stream!(stream, key => key.is_writable(core_of(stream))) {
         if descriptor(stream).is_none() {
@@ -111,6 +106,15 @@ unsafe fn check(
         }
     }
     0
+}
+
+/// The error of a write that `uv-core` has refused: libuv's, if it has one.
+#[cold]
+unsafe fn refusal(stream: *mut uv_stream_t, error: &io::Error) -> c_int {
+    match check(stream, null_mut()) {
+        0 => code(error),
+        refused => refused,
+    }
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -133,7 +137,10 @@ pub unsafe extern "C" fn uv_write2(
     passed: *mut uv_stream_t,
     callback: StatusCallback<uv_write_t>,
 ) -> c_int {
-    let refused = check(stream, buffers, count, passed);
+    let mut refused = check_buffers(buffers, count);
+    if refused == 0 && !passed.is_null() {
+        refused = check(stream, passed);
+    }
     if refused != 0 {
         return refused;
     }
@@ -176,7 +183,7 @@ pub unsafe extern "C" fn uv_write2(
         }
         Err(error) => {
             release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
-            code(&error)
+            refusal(stream, &error)
         }
     }
 }
@@ -184,7 +191,10 @@ pub unsafe extern "C" fn uv_write2(
 /// Calls back a write request.
 unsafe fn written(request: *mut uv_write_t, lp: &mut CoreLoop, result: io::Result<()>) {
     let stream = (*request).handle;
-    sync_queue_size(stream, lp);
+    // Only `uv_write` adds to an empty queue, and it counts what it adds.
+    if (*stream).write_queue_size != 0 {
+        sync_queue_size(stream, lp);
+    }
     if result.is_ok() {
         let buffers = std::slice::from_raw_parts((*request).bufs, (*request).nbufs as usize);
         (*request).base.reserved[WRITTEN] = buffers.iter().map(|buffer| buffer.len as u64).sum();
@@ -244,21 +254,38 @@ pub unsafe extern "C" fn uv_try_write2(
     if !(*stream).connect_req.is_null() || (*stream).write_queue_size != 0 {
         return -EAGAIN;
     }
-    let refused = check(stream, buffers, count, passed);
+    let refused = check_buffers(buffers, count);
     if refused != 0 {
         return refused;
+    }
+    if !passed.is_null() {
+        return try_write_handle(stream, buffers, count, passed);
     }
     // `uv_buf_t` and `IoSlice` have the layout of `iovec`.
     let slices = std::slice::from_raw_parts(buffers.cast::<IoSlice<'_>>(), count as usize);
     let lp = core_of(stream);
-    let result = if passed.is_null() {
-        with_stream!(stream, key => key.try_write_vectored(lp, slices))
-    } else {
-        // A handle is passed with the first bytes; a short write is what the caller expects.
-        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
-        key::<Pipe, _>(stream).try_write_with_handles(lp, first, &[any(passed)])
-    };
-    match result {
+    match with_stream!(stream, key => key.try_write_vectored(lp, slices)) {
+        Ok(count) => count as c_int,
+        Err(error) => refusal(stream, &error),
+    }
+}
+
+/// A handle is passed with the first bytes; a short write is what the caller expects.
+#[cold]
+unsafe fn try_write_handle(
+    stream: *mut uv_stream_t,
+    buffers: *const uv_buf_t,
+    count: c_uint,
+    passed: *mut uv_stream_t,
+) -> c_int {
+    let refused = check(stream, passed);
+    if refused != 0 {
+        return refused;
+    }
+    let buffers = std::slice::from_raw_parts(buffers, count as usize);
+    let first = buffers.iter().find(|buffer| buffer.len > 0).map_or(&[][..], |it| slice_of(it));
+    let pipe = key::<Pipe, _>(stream);
+    match pipe.try_write_with_handles(core_of(stream), first, &[any(passed)]) {
         Ok(count) => count as c_int,
         Err(error) => code(&error),
     }
