@@ -28,47 +28,58 @@
 //!
 //! # Platforms
 //!
-//! Linux with the GNU C library, on x86-64 and AArch64. Elsewhere the crate is empty: it builds, and
-//! a program that uses a function of it does not link.
+//! Linux with the GNU C library, on x86-64 and AArch64. Elsewhere the crate does not compile, and the
+//! error says so. If the environment variable `UV_CAPI_MAY_BE_EMPTY` is set, it compiles and is
+//! empty, as in its own workspace, which builds for other systems.
 
 #![allow(non_camel_case_types, reason = "the names are libuv's")]
-#![cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
 
-pub mod alloc;
-pub mod async_handle;
-pub mod backend;
-pub mod dns;
-pub mod errors;
-pub mod event_loop;
-pub mod fs;
-pub mod fs_event;
-pub mod handle;
-pub mod layout;
-pub mod libraries;
-pub mod network;
-pub mod pipe;
-pub mod poll;
-pub mod process;
-pub mod request;
-pub mod signal;
-pub mod stream;
-pub mod system;
-pub mod tcp;
-pub mod text;
-pub mod threads;
-pub mod timer;
-pub mod title;
-pub mod tty;
-pub mod udp;
-pub mod udp_options;
-pub mod users;
-pub mod watchers;
-pub mod work;
-pub mod write;
+cfg_if::cfg_if! {
+    if #[cfg(all(
+        target_os = "linux",
+        target_env = "gnu",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ))] {
+        pub mod alloc;
+        pub mod async_handle;
+        pub mod backend;
+        pub mod dns;
+        pub mod errors;
+        pub mod event_loop;
+        pub mod fs;
+        pub mod fs_event;
+        pub mod handle;
+        pub mod layout;
+        pub mod libraries;
+        pub mod network;
+        pub mod pipe;
+        pub mod poll;
+        pub mod process;
+        pub mod request;
+        pub mod signal;
+        pub mod stream;
+        pub mod system;
+        pub mod tcp;
+        pub mod text;
+        pub mod threads;
+        pub mod timer;
+        pub mod title;
+        pub mod tty;
+        pub mod udp;
+        pub mod udp_options;
+        pub mod users;
+        pub mod watchers;
+        pub mod work;
+        pub mod write;
 
-mod strings;
-mod udp_receive;
+        mod strings;
+        mod udp_receive;
+    } else {
+        const _: () = assert!(
+            option_env!("UV_CAPI_MAY_BE_EMPTY").is_some(),
+            "uv-capi is not there yet for this target: it needs Linux with the GNU C library, on \
+             x86-64 or AArch64. Depend on it for these targets only, or set the environment \
+             variable UV_CAPI_MAY_BE_EMPTY to build it empty"
+        );
+    }
+}
