@@ -526,23 +526,44 @@ fn wakes_of_the_loops_thread_do_not_wake_the_backend() {
     let mut lp = Loop::new(backend);
     let rt = Rt::attach(&mut lp);
     let task = rt.clone();
-    // In a task: the future of `block_on` is polled between two runs of the loop, where a wake sets
-    // the flag that the next wait checks.
-    let counted = rt.spawn_local(async move {
+    let counted = rt.spawn_local(wakes_of_all_kinds(task, Arc::clone(&wakes)));
+    assert_eq!(rt.block_on(&mut lp, counted).unwrap().unwrap(), 0, "in a task");
+    let counted = wakes_of_all_kinds(rt.clone(), wakes);
+    assert_eq!(rt.block_on(&mut lp, counted).unwrap(), 0, "in the future of `block_on`");
+}
+
+/// Joins, yields, timers, and wakers that one task calls for another. Returns how often the backend
+/// was woken.
+async fn wakes_of_all_kinds(rt: Rt<Counted>, wakes: Arc<AtomicUsize>) -> usize {
+    yield_now().await;
+    let before = wakes.load(Ordering::SeqCst);
+    for _ in 0..50 {
+        let flag = Flag::default();
+        let waiting = rt.spawn_local(is_set(Arc::clone(&flag)));
+        rt.sleep(MS).await;
+        set(&flag);
+        waiting.await.unwrap();
         yield_now().await;
-        let before = wakes.load(Ordering::SeqCst);
-        for _ in 0..50 {
-            // Joins, yields, timers, and wakers that one task calls for another.
-            let flag = Flag::default();
-            let waiting = task.spawn_local(is_set(Arc::clone(&flag)));
-            task.sleep(MS).await;
-            set(&flag);
-            waiting.await.unwrap();
-            yield_now().await;
-        }
-        wakes.load(Ordering::SeqCst) - before
-    });
-    assert_eq!(rt.block_on(&mut lp, counted).unwrap().unwrap(), 0);
+    }
+    wakes.load(Ordering::SeqCst) - before
+}
+
+/// A panic of the future of `block_on` leaves a runtime that other threads can wake.
+#[test]
+fn threads_wake_a_runtime_whose_root_future_has_panicked() {
+    let backend = Counted::default();
+    let wakes = Arc::clone(&backend.wakes);
+    let mut lp = Loop::new(backend);
+    let rt = Rt::attach(&mut lp);
+    let flag = Flag::default();
+    let task = rt.spawn_local(is_set(Arc::clone(&flag)));
+    rt.block_on(&mut lp, yield_now()).unwrap();
+    let body = AssertUnwindSafe(|| rt.block_on(&mut lp, async { panic!("on purpose") }));
+    assert!(catch_unwind(body).is_err());
+    let before = wakes.load(Ordering::SeqCst);
+    std::thread::spawn(move || set(&flag)).join().unwrap();
+    assert_eq!(wakes.load(Ordering::SeqCst) - before, 1);
+    rt.block_on(&mut lp, task).unwrap().unwrap();
 }
 
 #[test]

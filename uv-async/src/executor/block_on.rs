@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use uv_core::poll_core::Backend;
 use uv_core::{Loop, RunMode};
 
-use super::Rt;
+use super::{Current, Rt};
 
 /// Methods of loops for futures.
 pub trait LoopExt<B: Backend> {
@@ -100,15 +101,23 @@ impl<B: Backend> Rt<B> {
         let waker = Waker::from(header);
         let value = loop {
             self.settle(lp);
-            let polled = self.enter(lp, || {
-                let _restored = self.begin_current(id, &waker);
-                match future.as_mut().as_pin_mut() {
-                    Some(future) => future.poll(&mut Context::from_waker(&waker)),
-                    None => Poll::Pending,
-                }
-            });
-            if let Poll::Ready(value) = polled {
-                break value;
+            // As in a pass: while it is polled, wakers need not notify the loop.
+            self.take_woken();
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                self.enter(lp, || {
+                    let before = self.0.current.replace(Some(Current::new(id, &waker)));
+                    let _restored = RestoreCurrent { rt: self, before };
+                    match future.as_mut().as_pin_mut() {
+                        Some(future) => future.poll(&mut Context::from_waker(&waker)),
+                        None => Poll::Pending,
+                    }
+                })
+            }));
+            self.end_attendance(lp);
+            match polled {
+                Ok(Poll::Ready(value)) => break value,
+                Ok(Poll::Pending) => {}
+                Err(payload) => resume_unwind(payload),
             }
             // A callback that stops the loop does not end this.
             while !self.0.root_woken.replace(false) {
@@ -122,22 +131,17 @@ impl<B: Backend> Rt<B> {
         self.settle(lp);
         Ok(value)
     }
-
-    /// Makes a task the current one until the result is dropped.
-    fn begin_current(&self, id: u32, waker: &Waker) -> impl Drop + use<'_, B> {
-        let before = self.0.current.replace(Some((id, waker.clone())));
-        RestoreCurrent { rt: self, before }
-    }
 }
 
+/// Makes the task before the current one again.
 struct RestoreCurrent<'a, B: Backend> {
     rt: &'a Rt<B>,
-    before: Option<(u32, Waker)>,
+    before: Option<Current>,
 }
 
 impl<B: Backend> Drop for RestoreCurrent<'_, B> {
     fn drop(&mut self) {
-        drop(self.rt.0.current.replace(self.before.take()));
+        self.rt.0.current.set(self.before);
     }
 }
 

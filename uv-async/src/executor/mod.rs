@@ -19,7 +19,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 use uv_core::poll_core::Backend;
 use uv_core::{Async, DefaultBackend, Handle, Loop, Metrics};
@@ -74,8 +74,8 @@ struct Inner<B: Backend> {
     /// Tasks that were woken after their poll in the pass under way, and memory to reverse a list.
     postponed: RefCell<Vec<u32>>,
     reversed: RefCell<Vec<u32>>,
-    /// The task that is polled and its waker.
-    current: RefCell<Option<(u32, Waker)>>,
+    /// The task that is polled.
+    current: Cell<Option<Current>>,
     signal: Arc<Signal>,
     inbox: Arc<Inbox<B>>,
     handle: Async,
@@ -98,6 +98,21 @@ struct Inner<B: Backend> {
     cells: CellPool,
     memory: MemoryPool,
     received: ReceivedPool,
+}
+
+/// The task that is polled, and what its waker is made of: to recognize the waker without keeping
+/// it.
+#[derive(Clone, Copy)]
+struct Current {
+    id: u32,
+    data: *const (),
+    vtable: &'static RawWakerVTable,
+}
+
+impl Current {
+    fn new(id: u32, waker: &Waker) -> Current {
+        Current { id, data: waker.data(), vtable: waker.vtable() }
+    }
 }
 
 /// A call for the next pass.
@@ -134,7 +149,7 @@ impl<B: Backend> Rt<B> {
             ready: RefCell::default(),
             postponed: RefCell::default(),
             reversed: RefCell::default(),
-            current: RefCell::default(),
+            current: Cell::new(None),
             signal: Arc::new(Signal { queue: WakeQueue::new(), sender }),
             inbox,
             handle,
@@ -283,8 +298,8 @@ impl<B: Backend> Rt<B> {
 
     /// The task that is polled, if `waker` is its own.
     pub(crate) fn current_task(&self, waker: &Waker) -> Option<u32> {
-        let current = self.0.current.borrow();
-        current.as_ref().and_then(|(id, own)| own.will_wake(waker).then_some(*id))
+        let Current { id, data, vtable } = self.0.current.get()?;
+        (data == waker.data() && std::ptr::eq(vtable, waker.vtable())).then_some(id)
     }
 
     /// Wakes a task by its id, from the loop's thread: no queue of other threads is involved.
@@ -370,9 +385,13 @@ impl<B: Backend> Rt<B> {
         if inner.root_woken.get() {
             lp.stop();
         }
-        let rest = !inner.ready.borrow().is_empty();
-        // While a pass is due, wakers need not notify the loop.
-        if rest || !inner.signal.queue.leave() {
+        self.end_attendance(lp);
+    }
+
+    /// Lets wakers notify the loop again, unless a pass is due.
+    fn end_attendance(&self, lp: &mut Loop<B>) {
+        let rest = !self.0.ready.borrow().is_empty();
+        if rest || !self.0.signal.queue.leave() {
             self.schedule(lp);
         }
     }
@@ -417,14 +436,10 @@ impl<B: Backend> Rt<B> {
 
     fn poll_task(&self, id: u32, mut task: tasks::BoxedTask, waker: Waker) {
         let inner = &*self.0;
-        let before = inner.current.replace(Some((id, waker)));
-        let polled = {
-            let current = inner.current.borrow();
-            let waker = current.as_ref().map_or(Waker::noop(), |(_, waker)| waker);
-            let mut cx = Context::from_waker(waker);
-            catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut cx)))
-        };
-        let Some((_, waker)) = inner.current.replace(before) else { return };
+        let before = inner.current.replace(Some(Current::new(id, &waker)));
+        let mut cx = Context::from_waker(&waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut cx)));
+        inner.current.set(before);
         if let Ok(Poll::Pending) = polled {
             let orphan = inner.tasks.borrow_mut().put_back(id, task, waker);
             contain(|| drop(orphan));

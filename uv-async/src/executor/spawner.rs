@@ -35,8 +35,16 @@ impl<B: Backend> Inbox<B> {
     }
 
     /// Spawns the tasks of other threads.
+    #[inline]
     pub(super) fn spawn_all(&self, rt: &Rt<B>) {
-        if self.any.load(Ordering::Relaxed) && self.any.swap(false, Ordering::AcqRel) {
+        if self.any.load(Ordering::Relaxed) {
+            self.spawn_waiting(rt);
+        }
+    }
+
+    #[cold]
+    fn spawn_waiting(&self, rt: &Rt<B>) {
+        if self.any.swap(false, Ordering::AcqRel) {
             let calls = self.calls().as_mut().map(std::mem::take);
             calls.into_iter().flatten().for_each(|call| super::contain(|| call(rt)));
         }

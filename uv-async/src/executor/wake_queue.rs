@@ -86,7 +86,15 @@ impl WakeQueue {
         into: &mut impl Extend<u32>,
         reversed: &mut Vec<u32>,
     ) {
+        // Most calls find nothing. A push that this load misses is found by the next call, or by
+        // `leave`.
+        if self.head.load(Ordering::Relaxed) == ATTENDED {
+            return;
+        }
         let mut id = self.head.swap(ATTENDED, Ordering::AcqRel);
+        if id == UNATTENDED {
+            return;
+        }
         while id < ATTENDED {
             reversed.push(id);
             let Some(node) = node(id) else { break };

@@ -21,6 +21,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.at == self.chunk.len() && self.behind.is_empty()
     }
@@ -43,7 +44,12 @@ impl Input {
     }
 
     /// Copies bytes to `memory`; 0 if there are none.
+    #[inline]
     pub(crate) fn copy_to(&mut self, memory: &mut [u8]) -> usize {
+        if self.is_empty() { 0 } else { self.copy_some(memory) }
+    }
+
+    fn copy_some(&mut self, memory: &mut [u8]) -> usize {
         let mut copied = 0;
         self.take_with(memory.len(), |bytes| {
             memory[copied..copied + bytes.len()].copy_from_slice(bytes);
