@@ -133,6 +133,42 @@ impl<B: Backend> IoStream<Tcp, B> {
         rt: &Rt<B>,
         addresses: impl IntoIterator<Item = SocketAddr>,
     ) -> io::Result<TcpStream<B>> {
+        Self::connect_staggered(rt, addresses, ATTEMPT_DELAY).await
+    }
+
+    /// As [`connect_any`](IoStream::connect_any), with another delay between two attempts.
+    ///
+    /// RFC 8305 recommends 250 ms, and no less than 10 ms where the peers are on the Internet.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_async::{LoopExt, TcpListener, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+    ///     let addresses = [listener.local_addr()?];
+    ///     let delay = Duration::from_millis(100);
+    ///     let stream = TcpStream::connect_staggered(&rt, addresses, delay).await?;
+    ///     assert_eq!(stream.peer_addr()?, addresses[0]);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_any`](IoStream::connect_any).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it closes all sockets.
+    pub async fn connect_staggered(
+        rt: &Rt<B>,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        delay: Duration,
+    ) -> io::Result<TcpStream<B>> {
         let mut addresses = addresses.into_iter().fuse();
         let mut attempts: Vec<Connecting<B>> = Vec::new();
         let mut error = io::Error::new(io::ErrorKind::InvalidInput, "there is no address");
@@ -163,10 +199,15 @@ impl<B: Backend> IoStream<Tcp, B> {
                     return Poll::Pending;
                 };
                 match Connecting::start(rt, address) {
-                    Ok(attempt) => attempts.push(attempt),
-                    Err(failed) => error = failed,
+                    Ok(attempt) => {
+                        attempts.push(attempt);
+                        next.reset(rt.now().saturating_add(delay));
+                    }
+                    Err(failed) => {
+                        error = failed;
+                        next.reset(Duration::ZERO);
+                    }
                 }
-                next.reset(rt.now() + ATTEMPT_DELAY);
             }
         })
         .await
