@@ -2,10 +2,13 @@
 //!
 //! Its best: `read` into memory of the task and `write_all` from the same memory, without a copy and
 //! without an allocation. Compared with `lend`, whose bytes must be copied to be written: the same
-//! system calls, and a copy more.
+//! system calls, and a copy more. The memory goes from a connection that has ended to the next, so that
+//! it is zeroed once.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::TcpListener as StdListener;
+use std::rc::Rc;
 
 use poll_core::Backend;
 use uv_async::{LoopExt, Rt, TcpListener, TcpStream};
@@ -19,6 +22,9 @@ struct Page {
     memory: Box<[u8]>,
     filled: usize,
 }
+
+/// The memory of connections that have ended.
+type Unused = Rc<RefCell<Vec<Box<[u8]>>>>;
 
 // SAFETY: the memory of a box does not move with it, and `filled` changes only between operations.
 unsafe impl IoBuf for Page {
@@ -52,13 +58,18 @@ pub(super) fn serve<B: Backend>(
         })?;
         let listener: TcpListener<B> = TcpListener::from_key(&rt, key);
         let mut incoming = listener.incoming();
+        let unused = Unused::default();
         loop {
             // A failed accept does not affect other connections.
             let Ok(stream) = incoming.next().await else { continue };
-            let task = connection(rt.clone(), stream, service);
-            // An error of one connection does not affect the others.
+            let (inside, unused) = (rt.clone(), Rc::clone(&unused));
             rt.spawn_local(async move {
-                drop(task.await);
+                let kept = unused.borrow_mut().pop();
+                let memory = kept.unwrap_or_else(|| vec![0; READ_SIZE].into());
+                let mut page = Some(Page { memory, filled: 0 });
+                // An error of one connection does not affect the others.
+                drop(connection(inside, stream, service, &mut page).await);
+                unused.borrow_mut().extend(page.map(|page| page.memory));
                 connection_ended();
             });
         }
@@ -69,17 +80,19 @@ async fn connection<B: Backend>(
     rt: Rt<B>,
     stream: TcpStream<B>,
     service: Service,
+    unused: &mut Option<Page>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut handler = Handler::new(service);
-    let mut page = Page { memory: vec![0; READ_SIZE].into(), filled: 0 };
     let mut copy = Vec::new();
+    let Some(mut page) = unused.take() else { return Ok(()) };
     loop {
         let (read, filled) = stream.read(page).await;
         page = filled;
-        page.filled = read?;
+        page.filled = *read.as_ref().unwrap_or(&0);
         if page.filled == 0 {
-            return Ok(());
+            *unused = Some(page);
+            return read.map(drop);
         }
         match service {
             Service::Sink => {}
