@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use common::{Runtime, every};
 use uv_async::{
-    LoopExt, PipeStream, TcpListener, TcpStream, channel, copy_bidirectional, yield_now,
+    LoopExt, PipeStream, Rt, TcpListener, TcpStream, channel, copy_bidirectional, yield_now,
 };
 use uv_core::dns::{Hints, NameFlags};
-use uv_core::{Handle, Stream, WorkError, fs};
+use uv_core::{Handle, RunMode, Stream, WorkError, fs};
 
 fn any() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -49,6 +49,34 @@ async fn echo<S: Stream>(stream: uv_async::IoStream<S, common::Backend>) -> io::
         buffer = written;
         buffer.resize(4096, 0);
     }
+}
+
+/// After a read the loop goes on reading. That does not keep it alive if nothing waits for bytes.
+#[test]
+fn a_stream_that_nothing_waits_for_does_not_keep_the_loop_alive() {
+    every(|lp| {
+        let rt = Rt::attach(lp);
+        let body = async {
+            let (one, other) = TcpStream::pair(&rt)?;
+            one.write_slice(b"first").await?;
+            assert_eq!(&*other.lend().await?, b"first");
+            io::Result::Ok((one, other))
+        };
+        let (one, other) = rt.block_on(lp, body).unwrap().unwrap();
+        assert!(other.key().is_active(lp), "the loop goes on reading");
+        lp.run(RunMode::NoWait).unwrap();
+        assert!(!lp.is_alive(), "{}", lp.debug_alive());
+        let body = async {
+            one.write_slice(b"second").await?;
+            assert_eq!(&*other.lend().await?, b"second");
+            io::Result::Ok(())
+        };
+        rt.block_on(lp, body).unwrap().unwrap();
+        let (key, unread) = rt.enter(lp, || other.into_key());
+        assert!(unread.is_empty() && key.is_referenced(lp), "callbacks get it as it was");
+        key.close(lp).unwrap();
+        rt.enter(lp, || drop(one));
+    });
 }
 
 #[test]

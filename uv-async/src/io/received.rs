@@ -31,6 +31,8 @@ pub(crate) struct Received {
     waiting: RefCell<Vec<Waiting>>,
     /// The number of the reader that the loop has: 0 for none.
     pushing: Cell<u32>,
+    /// The handle does not keep the loop alive, because the loop pushes.
+    unreferenced: Cell<bool>,
     last_number: Cell<u32>,
     /// Requests with buffers of the program that are in flight: the loop cannot push meanwhile.
     pub(super) requests: Cell<u32>,
@@ -56,6 +58,7 @@ impl ReceivedPool {
             unshared.input.get_mut().reset();
             unshared.waiting.get_mut().clear();
             unshared.requests.set(0);
+            unshared.unreferenced.set(false);
             drop(unshared.end.take());
             pool.push(received);
         }
@@ -64,15 +67,24 @@ impl ReceivedPool {
 
 impl Received {
     /// Waits until there are bytes in `input`, or the stream has ended.
+    #[inline]
     pub(super) fn poll_fill<S: Stream, B: Backend>(
         self: &Rc<Self>,
         rt: &Rt<B>,
         key: S,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.input.borrow().is_empty() {
-            return Poll::Ready(Ok(()));
-        }
+        let empty = self.input.borrow().is_empty();
+        if empty { self.poll_more(rt, key, cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    /// As [`poll_fill`](Received::poll_fill), when there are none.
+    fn poll_more<S: Stream, B: Backend>(
+        self: &Rc<Self>,
+        rt: &Rt<B>,
+        key: S,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         if let Some(end) = self.end.take() {
             return Poll::Ready(end);
         }
@@ -100,7 +112,15 @@ impl Received {
     fn start<S: Stream, B: Backend>(self: &Rc<Self>, rt: &Rt<B>, key: S) -> io::Result<()> {
         let number = self.last_number.get().wrapping_add(1).max(1);
         let reader = Reader { rt: rt.clone(), received: Rc::clone(self), number };
-        rt.with(|lp| key.read_start(lp, move |lp, key, bytes| reader.push(lp, key, bytes)))?;
+        rt.with(|lp| {
+            key.read_start(lp, move |lp, key, bytes| reader.push(lp, key, bytes))?;
+            // A task that waits for the bytes keeps the loop alive. Reading without one does not.
+            if key.is_referenced(lp) {
+                key.unreference(lp)?;
+                self.unreferenced.set(true);
+            }
+            io::Result::Ok(())
+        })?;
         self.last_number.set(number);
         self.pushing.set(number);
         Ok(())
@@ -111,6 +131,15 @@ impl Received {
         if self.pushing.replace(0) != 0 {
             // Fails only if the program has closed the handle.
             let _ = key.read_stop(lp);
+        }
+        self.reference(lp, key);
+    }
+
+    /// Lets the handle keep the loop alive as before.
+    fn reference<S: Stream, B: Backend>(&self, lp: &mut Loop<B>, key: S) {
+        if self.unreferenced.replace(false) {
+            // As above.
+            let _ = key.reference(lp);
         }
     }
 
@@ -157,6 +186,7 @@ impl<B: Backend> Reader<B> {
             end => {
                 received.pushing.set(0);
                 received.end.set(Some(end.map(drop)));
+                received.reference(lp, key);
             }
         }
         received.wake_all(|waiting| waiting.wake(&self.rt, lp));

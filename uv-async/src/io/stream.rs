@@ -37,6 +37,9 @@ const MAX_JOINED: usize = 2048;
 /// `&self`, so that one task can read while another writes; [`split`](IoStream::split) gives two
 /// halves with a type each. `S` is the kind of the handle.
 ///
+/// The loop goes on reading between two reads, but a stream that nothing waits for does not keep
+/// the loop alive: tasks do, and writes that are not complete.
+///
 /// There are three ways to read: [`read`](IoStream::read) fills a buffer of the program,
 /// [`lend`](IoStream::lend) gives access to a buffer of the runtime, and the traits of other crates
 /// (features `futures-io`, `tokio-io`, `hyper`) copy. They can be mixed: bytes come in order.
@@ -292,9 +295,13 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// Puts these bytes back, without the first `consumed`.
     #[inline]
     pub(crate) fn put_front_back(&self, consumed: usize) {
-        if self.front.borrow().is_none() {
-            return;
+        if self.front.borrow().is_some() {
+            self.return_front(consumed);
         }
+    }
+
+    #[cold]
+    fn return_front(&self, consumed: usize) {
         if let Some(mut chunk) = self.front.take() {
             chunk.at = chunk.memory.len().min(chunk.at + consumed);
             self.received().input.borrow_mut().put_back(chunk);
