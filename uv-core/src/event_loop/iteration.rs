@@ -153,9 +153,9 @@ impl<B: Backend> Loop<B> {
         self.iteration = self.iteration.wrapping_add(1);
         if self.has_outgoing() {
             self.send_outgoing();
-            // An empty write completes without an operation: its callback must not wait for an
-            // event.
-            if !self.pending.is_empty() {
+            // What is sent by a call completes without an event. An empty write has a callback to
+            // run, and a coalesced write may have been the last that the loop waits for.
+            if !self.pending.is_empty() || !self.has_active() {
                 timeout = Some(Duration::ZERO);
             }
         }

@@ -108,7 +108,8 @@ impl<B: Backend> Loop<B> {
         self.fail_writes(key, || error::same(error));
     }
 
-    /// The operation that sends is over. True if a callback may have run.
+    /// The operation that sends is over. True if a callback may have run, or if a part of a write has
+    /// left, which a program can see: with readiness it is an event.
     pub(crate) fn stream_output_done(&mut self, key: Token, done: Done) -> bool {
         let Some(slot) = self.streams.slots.get_mut(key) else { return false };
         let Some(flight) = slot.output.take() else { return false };

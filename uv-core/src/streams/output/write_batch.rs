@@ -154,9 +154,10 @@ impl<B: Backend> Loop<B> {
             self.flight_ended(key);
             return false;
         }
-        let more = slot.batch.is_some() || !slot.writes.is_empty() || !slot.done.is_empty();
-        let calls = more || slot.flags.contains(Flags::SHUTTING); // Mostly that was all.
-        if calls {
+        let sent = slot.batch.is_none() && slot.writes.is_empty();
+        let calls = !slot.done.is_empty() || (sent && slot.flags.contains(Flags::SHUTTING));
+        // Mostly the batch was all. A part of it calls nothing back.
+        if calls || !sent {
             self.complete_requests(key);
             self.drain_stream(key);
             self.rearm_stream(key);
