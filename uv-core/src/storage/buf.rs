@@ -365,6 +365,35 @@ mod tests {
         }
     }
 
+    /// The same for writes.
+    struct CountedBytes(Vec<u8>, Rc<std::cell::Cell<usize>>);
+
+    // SAFETY: the bytes are on the heap: moving the vector does not move them.
+    unsafe impl IoBuf for CountedBytes {
+        const ONE_PIECE: bool = true;
+
+        fn pieces(&self) -> usize {
+            self.1.set(self.1.get() + 1);
+            1
+        }
+
+        fn piece(&self, index: usize) -> &[u8] {
+            self.1.set(self.1.get() + 1);
+            if index == 0 { &self.0 } else { &[] }
+        }
+    }
+
+    #[test]
+    fn writing_a_list_takes_linear_time() {
+        const PIECES: usize = 1000;
+        let calls = Rc::default();
+        let list: Vec<_> =
+            (0..PIECES).map(|at| CountedBytes(vec![at as u8; 2], Rc::clone(&calls))).collect();
+        let written = all(&list);
+        assert!(written.iter().zip(0..).all(|(piece, at)| **piece == [at as u8; 2]));
+        assert_eq!((written.len(), calls.get()), (PIECES, PIECES), "one call per buffer");
+    }
+
     #[test]
     fn filling_a_list_takes_linear_time() {
         const PIECES: usize = 1000;
