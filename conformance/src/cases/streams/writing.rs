@@ -287,25 +287,32 @@ pub fn a_shutdown_waits_for_the_queue(lab: &Lab) -> Verdict {
 }
 
 /// A shutdown calls back after a write that is sent but has not called back. Both are requested in
-/// the callback of an earlier write.
+/// the callback of an earlier write, which was sent immediately, or had to wait.
 pub fn a_shutdown_is_reported_after_all_writes(lab: &Lab) -> Verdict {
-    let mut lp = new_loop(lab)?;
-    let (tcp, mut peer) = connected(&mut lp);
-    let callbacks = Log::default();
-    let log = callbacks.clone();
-    tcp.write(&mut lp, vec![1], move |lp, tcp: Tcp, result, _| {
-        log.push(("first", outcome(&result)));
-        tcp.write(lp, vec![2], log.written("second")).unwrap();
-        tcp.shutdown(lp, log.ended("shutdown")).unwrap();
-    })
-    .unwrap();
-    run_to_the_end(&mut lp);
-    assert_eq!(callbacks.take(), [("first", "done"), ("second", "done"), ("shutdown", "done")]);
-    let mut all = Vec::new();
-    peer.read_to_end(&mut all).expect("an orderly end");
-    assert_eq!(all, [1, 2]);
-    tcp.close(&mut lp).unwrap();
-    finish(lp);
+    for size in [1, OVER_STREAM_BUFFERS] {
+        let mut lp = new_loop(lab)?;
+        let (tcp, mut peer) = connected(&mut lp);
+        let reader = thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).map(|_| all)
+        });
+        let callbacks = Log::default();
+        let log = callbacks.clone();
+        tcp.write(&mut lp, vec![1; size], move |lp, tcp: Tcp, result, _| {
+            log.push(("first", outcome(&result)));
+            tcp.write(lp, vec![2], log.written("second")).unwrap();
+            tcp.shutdown(lp, log.ended("shutdown")).unwrap();
+        })
+        .unwrap();
+        run_to_the_end(&mut lp);
+        let expected = [("first", "done"), ("second", "done"), ("shutdown", "done")];
+        assert_eq!(callbacks.take(), expected, "behind a write of {size} bytes");
+        let all = reader.join().expect("a peer that reads").expect("an orderly end");
+        assert_eq!(all.len(), size + 1);
+        assert_eq!(all.last(), Some(&2));
+        tcp.close(&mut lp).unwrap();
+        finish(lp);
+    }
     Ok(())
 }
 
