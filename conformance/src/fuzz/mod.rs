@@ -2,8 +2,8 @@
 //!
 //! A program opens handles of many kinds, and reads, writes, starts, stops, cancels, passes and
 //! closes them, from callbacks too, some of which panic or exchange their loop for another one. It
-//! uses files and starts children, closes and replaces descriptors behind the loop's back, and may
-//! run out of them. Whatever it does, the following holds, and is checked:
+//! uses and sends files and starts children, closes and replaces descriptors behind the loop's
+//! back, and may run out of them. Whatever it does, the following holds, and is checked:
 //!
 //! - each request is reported exactly once, before the close callback of its handle;
 //! - no callback runs from within a verb, or after its handle was closed;
@@ -38,6 +38,7 @@ mod objects;
 mod passing;
 mod program;
 mod runner;
+mod send_file;
 mod shrink;
 mod streams;
 mod world;

@@ -52,6 +52,8 @@ pub(super) enum Verb {
     Write,
     TryWrite,
     WriteCoalesced,
+    /// Sends a range of a file.
+    SendFile,
     Shutdown,
     ReadStart,
     ReadStartWith,
@@ -228,8 +230,8 @@ impl Generator<'_> {
     fn verb_of(&mut self, kind: Kind) -> Verb {
         use Verb::{
             AcceptPassed, Again, CancelRead, CancelWrite, CloseBehind, LimitPassed, Pass, Read,
-            ReadStart, ReadStartWith, ReadStop, Replace, Send, ShrinkBuffers, Shutdown, Start,
-            Stop, TryRead, TryWrite, Write, WriteCoalesced,
+            ReadStart, ReadStartWith, ReadStop, Replace, Send, SendFile, ShrinkBuffers, Shutdown,
+            Start, Stop, TryRead, TryWrite, Write, WriteCoalesced,
         };
         match kind {
             Kind::Timer => self.rng.pick(&[Start, Start, Start, Stop, Again]),
@@ -251,6 +253,9 @@ impl Generator<'_> {
                 TryWrite,
                 WriteCoalesced,
                 WriteCoalesced,
+                SendFile,
+                SendFile,
+                SendFile,
                 Shutdown,
                 ReadStart,
                 ReadStart,
@@ -274,13 +279,14 @@ impl Verb {
     fn has_callback(self) -> bool {
         use Verb::{
             Close, Defer, FileRead, FileWrite, Open, Pass, Read, ReadStart, ReadStartWith, Scandir,
-            Send, Shutdown, Spawn, Start, Stat, Work, Write,
+            Send, SendFile, Shutdown, Spawn, Start, Stat, Work, Write,
         };
         matches!(
             self,
             Open | Close
                 | Start
                 | Send
+                | SendFile
                 | Write
                 | Shutdown
                 | ReadStart

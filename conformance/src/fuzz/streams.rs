@@ -11,19 +11,20 @@ use super::lanes::Lane;
 use super::objects::{Extra, Item};
 use super::passing;
 use super::program::{Step, Verb};
+use super::send_file::send_file;
 use super::world::{Bomb, Life, Stage, World};
 use crate::Loop;
 
 /// A stream in a step: what its callbacks need.
 #[derive(Clone)]
-struct Ctx {
-    world: Rc<World>,
-    name: Rc<str>,
-    handle: AnyHandle,
-    life: Rc<Life>,
+pub(super) struct Ctx {
+    pub(super) world: Rc<World>,
+    pub(super) name: Rc<str>,
+    pub(super) handle: AnyHandle,
+    pub(super) life: Rc<Life>,
     peer: Rc<Life>,
     input: Rc<Lane>,
-    output: Rc<Lane>,
+    pub(super) output: Rc<Lane>,
 }
 
 impl Ctx {
@@ -51,7 +52,7 @@ impl Ctx {
         }
     }
 
-    fn failed(&self, what: &str, error: &io::Error) {
+    pub(super) fn failed(&self, what: &str, error: &io::Error) {
         if uv_core::is_cancelled(error) {
             return;
         }
@@ -63,7 +64,7 @@ impl Ctx {
     }
 
     /// A verb that needs an open handle has returned.
-    fn returned<R>(&self, what: &str, result: &io::Result<R>) {
+    pub(super) fn returned<R>(&self, what: &str, result: &io::Result<R>) {
         if result.is_ok() && self.life.closing.get() {
             self.world.fail(format!("{} {what}: succeeded on a closed handle", self.name));
         }
@@ -75,6 +76,7 @@ pub(super) fn exec(world: &Rc<World>, lp: &mut Loop, step: &Step, item: &Item) {
     let Some(ctx) = Ctx::of(world, item) else { return };
     match step.verb {
         Verb::Write | Verb::Pass => write(&ctx, lp, step),
+        Verb::SendFile => send_file(&ctx, lp, step),
         Verb::TryWrite | Verb::WriteCoalesced => try_write(&ctx, lp, step),
         Verb::Shutdown => shutdown(&ctx, lp, step),
         Verb::ReadStart => read_start(&ctx, lp, step),
