@@ -369,10 +369,10 @@ impl<B: Backend> Drop for Faulty<B> {
 }
 
 // SAFETY: operations, buffers and sources are those of `inner`, which keeps the promises. Here
-// events only come later, and buffers are shorter: an operation counts as in flight until the caller has its final event
-// (`submit` refuses its token), a group with a piece in a held event is not unregistered, and a
-// new source in a held event is closed by the destructor. A held or made readiness event of a
-// token is dropped when the token is deregistered, and refers to no source.
+// events only come later, and buffers are shorter: an operation counts as in flight until the
+// caller has its final event (`submit` refuses its token), a group with a piece in a held event is
+// not unregistered, and a new source in a held event is closed by the destructor. A held or made
+// readiness event of a token is dropped when the token is deregistered, and refers to no source.
 unsafe impl<B: Backend> Backend for Faulty<B> {
     delegate_backend! {
         self => self.inner, Waker = B::Waker, except {
@@ -510,15 +510,14 @@ const BREAK_UNDER_FAULTS: &[(&str, &str)] = &[
         "streams::a_read_survives_a_switch_to_blocking",
         "its socket blocks, so that a read after a spurious event does not return",
     ),
-    (
-        "streams::a_close_reaches_the_peer_without_a_run",
-        "an operation whose cancel is late keeps the socket open until the loop runs again",
-    ),
+    ("streams::a_close_reaches_the_peer_without_a_run", LATE_CANCEL),
     ("streams::an_echo_costs_three_system_calls", CALLS),
     ("streams::coalesced_responses_share_system_calls", CALLS),
     ("tcp::ten_thousand_concurrent_connections", ORDER),
     ("udp::a_ping_pong_costs_three_system_calls", CALLS),
     ("udp::responses_with_callbacks_share_system_calls", CALLS),
+    ("udp::a_close_outside_of_run_frees_the_address", LATE_CANCEL),
+    ("udp::closing_frees_the_port", LATE_CANCEL),
     (
         "udp::closing_cancels_receives_in_flight",
         "a receive whose cancel is late takes a datagram that was sent after the close",
@@ -527,6 +526,8 @@ const BREAK_UNDER_FAULTS: &[(&str, &str)] = &[
 
 const CALLS: &str = "counts system calls, and faults cost more of them";
 const ORDER: &str = "counts or orders what one wait reports, and faults spread it over several";
+const LATE_CANCEL: &str =
+    "an operation whose cancel is late keeps the socket open until the loop runs again";
 const SPURIOUS: &str = "expects that a poll is silent, and a spurious event is reported";
 
 /// Why a case of the loop cannot hold over a [`Faulty`] backend, if that is so.

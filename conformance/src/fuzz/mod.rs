@@ -193,7 +193,7 @@ fn check<B: Backend>(
             return new().map(BoxedBackend::new);
         }
         let mut backend = Faulty::new(new()?, mix(program.seed))
-            .with_rate(Fault::ShortTransfer, 150)
+            .with_rate(Fault::ShortTransfer, 500)
             .with_counts(counts);
         if let Some((fault, per_mille)) = error {
             backend = backend.with_rate(fault, per_mille);

@@ -5,10 +5,13 @@ use std::{fmt, sync::Arc};
 
 use poll_core::{Backend, BoxedBackend};
 
-use crate::{Faulty, Outcome, all_cases, breaks_under_faults, run_case, runs_alone};
+use crate::{Fault, Faulty, Outcome, all_cases, breaks_under_faults, run_case, runs_alone};
 
 /// The first point that is about the loop.
 const LOOP: u8 = 13;
+
+/// How many of 1000 transfers of a faulty candidate are short.
+const SHORT_TRANSFERS: u16 = 150;
 
 /// A named backend, and every case ready to run on it.
 pub struct Candidate {
@@ -69,7 +72,9 @@ impl Candidate {
     pub fn with_faults(&self, seed: u64) -> Candidate {
         let (name, note, new) = (self.name, self.note, Arc::clone(&self.new));
         let mut faulty = match self.cases() {
-            Ok(_) => Candidate::new(name, move || Ok(Faulty::new(new()?, seed))),
+            Ok(_) => Candidate::new(name, move || {
+                Ok(Faulty::new(new()?, seed).with_rate(Fault::ShortTransfer, SHORT_TRANSFERS))
+            }),
             Err(why) => Candidate::absent(name, why),
         };
         if let Ok(cases) = &mut faulty.cases {

@@ -298,22 +298,32 @@ fn in_both<R>(
     Ok(result)
 }
 
+/// Reads by requests of 16 bytes, until there is nothing more to read.
+fn pull(lp: &mut Loop, tcp: Tcp, log: Log<u8>) {
+    let callback =
+        move |lp: &mut Loop, tcp: Tcp, result: std::io::Result<usize>, memory: Vec<u8>| {
+            let count = result.unwrap_or(0); // The parent's is cancelled.
+            log.extend(memory[..count].iter().copied());
+            if count > 0 {
+                pull(lp, tcp, log);
+            }
+        };
+    tcp.read(lp, vec![0; 16], callback).expect("a read");
+}
+
 /// A stream that reads before a fork reads in the child, with either interface, whether the read
 /// was submitted to the kernel or not.
 pub fn reads_continue_in_a_child(lab: &Lab) -> Verdict {
+    const SENT: &[u8] = b"for the child";
     for (pulled, begun) in [(false, false), (false, true), (true, false), (true, true)] {
         let (mut lp, log) = (new_loop(lab)?, Log::default());
         let (tcp, far) = connected(&mut lp);
-        let came = log.clone();
         if pulled {
-            let callback =
-                move |_: &mut Loop, _, result: std::io::Result<usize>, memory: Vec<u8>| {
-                    came.extend(result.map(|count| memory[..count].to_vec()));
-                };
-            tcp.read(&mut lp, vec![0; 16], callback).expect("a read");
+            pull(&mut lp, tcp, log.clone());
         } else {
+            let came = log.clone();
             let reading = tcp.read_start(&mut lp, move |_, _, bytes| {
-                came.push(bytes.expect("what was sent").to_vec());
+                came.extend(bytes.expect("what was sent").iter().copied());
             });
             reading.expect("a connection is read");
         }
@@ -321,13 +331,13 @@ pub fn reads_continue_in_a_child(lab: &Lab) -> Verdict {
             run(&mut lp, RunMode::NoWait);
         }
         let in_the_child = |lp: &mut Loop| {
-            run_until(lp, "what was sent", |_| log.len() > 0);
-            assert_eq!(log.take(), [b"for the child"], "in the child");
+            run_until(lp, "what was sent", |_| log.len() >= SENT.len());
+            assert_eq!(log.take(), SENT, "in the child");
         };
         in_both(&mut lp, in_the_child, |lp| {
             tcp.close(lp).expect("an open handle");
             run_to_the_end(lp);
-            send(&far, b"for the child");
+            send(&far, SENT);
         })?;
         assert_eq!(log.len(), 0, "the parent has stopped reading");
     }

@@ -19,11 +19,11 @@ pub fn pairs_are_bidirectional(lab: &Lab) -> Verdict {
     let mut lp = piping_loop(lab)?;
     let (one, other) = Pipe::pair(&mut lp).unwrap();
     let (callbacks, back) = (Log::default(), Log::default());
-    one.write(&mut lp, "there", callbacks.written("write")).unwrap();
+    one.write(&mut lp, "?", callbacks.written("write")).unwrap();
     let answer = callbacks.clone();
     other
         .read(&mut lp, vec![0; 64], move |lp, other, count, buffer| {
-            assert_eq!(buffer[..count.unwrap()], *b"there");
+            assert_eq!(buffer[..count.unwrap()], *b"?");
             other.write(lp, ["and ", "back"], answer.written("answer")).unwrap();
             other.shutdown(lp, answer.ended("shutdown")).unwrap();
         })
