@@ -104,6 +104,14 @@ pub(crate) type Loop = uv_core::Loop<poll_core::BoxedBackend>;
 /// `$new` is any `Fn() -> io::Result<impl Backend>`, such as a closure that sets options. Many
 /// threads call it concurrently. Use the macro several times, with different names, for a backend
 /// with several configurations.
+///
+/// # Cost
+///
+/// The cases are compiled once, with this library, for a backend behind a [`Box`]: a suite adds a
+/// `#[test]` for each. With Cargo's default profile (rustc 1.95, x86-64 Linux), the first suite of a
+/// crate builds in 74 CPU seconds, all dependencies included, with 1.2 GB for the largest compiler
+/// process; it takes 2 CPU seconds to build the suite again, and the executable has 137 MB. While
+/// every case was generic over the backend, a suite took 8 CPU minutes, 7.2 GB and 816 MB.
 #[macro_export]
 macro_rules! suite {
     ($name:ident, $new:expr) => {
