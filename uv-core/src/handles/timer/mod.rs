@@ -467,7 +467,12 @@ impl<B: Backend> Loop<B> {
     fn fire_own(&mut self, timer: Timer, action: ActionKey, now: u64) {
         let timers = &mut self.timers;
         match timers.actions.repeat_ns(action) {
-            0 => drop(timer.stop(self)),
+            // It is in the wheel no more.
+            0 => {
+                if let Some(slot) = timers.slots.get_mut(timer.0) {
+                    slot.base.stop(&mut self.active_handles);
+                }
+            }
             repeat_ns => timers.schedule(timer, now.saturating_add(repeat_ns)),
         }
         let timers = &mut self.timers;

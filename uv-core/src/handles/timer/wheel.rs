@@ -278,6 +278,10 @@ impl Wheel {
             return;
         }
         let now = now.max(self.reached);
+        if let Some(only) = self.take_only() {
+            self.advance(now);
+            return expire_only(nodes, only, expired);
+        }
         let from = expired.len();
         self.expire_sorted(nodes, now, expired);
         let from_slots = expired.len();
@@ -333,11 +337,33 @@ impl Wheel {
             }
             self.expire_slot(nodes, top, digit, expired);
         }
-        self.reached = now;
-        self.last_position = (now, digit_of(now, 0) as u32);
+        self.advance(now);
         if top > 0 && self.occupied[top] & (1 << digit_now) != 0 {
             self.cascade_slot(nodes, top, digit_now, expired);
         }
+    }
+
+    /// Sets the current time. The slot of `last_position` may be in another level now.
+    #[inline]
+    fn advance(&mut self, now: u64) {
+        self.reached = now;
+        self.last_position = (now, digit_of(now, 0) as u32);
+    }
+
+    /// Removes the only timer of the wheel, and returns its index.
+    #[inline]
+    fn take_only(&mut self) -> Option<u32> {
+        let level = self.levels.trailing_zeros() as usize;
+        let occupied = *self.occupied.get(level)?;
+        let is_only_slot = self.levels.is_power_of_two() && occupied.is_power_of_two();
+        let digit = occupied.trailing_zeros() as usize;
+        let slot = &mut self.slots[level * SLOTS + digit % SLOTS];
+        if !is_only_slot || slot.len != 1 || self.sorted_start != self.sorted.len() {
+            return None;
+        }
+        let only = std::mem::replace(slot, EMPTY).first;
+        (self.occupied[level], self.levels, self.next) = (0, 0, NEVER);
+        Some(only)
     }
 
     /// Expires all timers of a slot that has passed.

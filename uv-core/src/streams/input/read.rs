@@ -90,7 +90,10 @@ pub(in crate::streams) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
     mut alloc: impl FnMut(&mut Loop<B>, S, usize) -> T + 'static,
     mut callback: impl FnMut(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
 ) -> io::Result<()> {
-    let reader = move |lp: &mut Loop<B>, _: Option<io::Result<&[u8]>>| {
+    let reader = move |lp: &mut Loop<B>, read: Option<io::Result<&[u8]>>| {
+        if read.is_some() {
+            return; // Never so; the compiler then knows that there is nothing to drop.
+        }
         let key = stream.stream_key();
         for _ in 0..READS_PER_EVENT {
             let mut buf = alloc(lp, stream, READ_SIZE);
