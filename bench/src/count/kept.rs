@@ -30,6 +30,20 @@ pub(super) struct Kept {
     pub(super) costs: BTreeMap<String, Cost>,
 }
 
+impl Kept {
+    /// Whether the kept numbers are those that were counted, within what identical runs differ by:
+    /// they are then as good as another run.
+    pub(super) fn confirms(&self, row: &super::Counted) -> bool {
+        let Some(kept) = self.costs.get(&row.key()) else { return false };
+        let same = |now: f64, kept: Option<f64>, negligible: f64| {
+            kept.is_some_and(|kept| (now - kept).abs() <= negligible.max(kept * UNSTABLE))
+        };
+        let (instructions, calls) = row.measured;
+        same(instructions, kept.instructions, NEGLIGIBLE.0)
+            && calls.is_none_or(|calls| same(calls, kept.calls, NEGLIGIBLE.1))
+    }
+}
+
 /// The file: the numbers by architecture.
 type File = BTreeMap<String, Kept>;
 

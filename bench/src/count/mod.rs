@@ -7,8 +7,9 @@
 //! tracing the same program without valgrind. The cost of a path's driver is counted in the
 //! same way and subtracted.
 //!
-//! Every run is repeated. A number that differs by more than 1 % between identical runs is
-//! marked as unstable and not compared: threads of a pool may make it so.
+//! A run is repeated, unless its number is the kept one: that is a repetition, too. A number that
+//! differs by more than 1 % between identical runs is marked as unstable and not compared: threads
+//! of a pool may make it so.
 
 pub(crate) mod callgrind;
 mod kept;
@@ -17,6 +18,7 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
@@ -140,7 +142,7 @@ pub fn run(options: &CountOptions, style: Style, out: &mut dyn Write) -> io::Res
     let subjects = available(&options.subjects, out)?;
     let tasks = tasks(options, &subjects)?;
     let folder = Folder::new(options.profiles.clone())?;
-    let counts = count_all(&tasks, &folder)?;
+    let counts = count_and_repeat(&tasks, &folder, |row| !options.accept && kept.confirms(row))?;
     if counts.values().any(|(_, calls)| calls.is_none()) {
         writeln!(out, "System calls are not counted: processes may not be traced here")?;
     }
@@ -250,14 +252,52 @@ fn tasks(options: &CountOptions, subjects: &[Subject]) -> io::Result<Vec<Task>> 
 /// The slopes of a task: one of each repeated pair of runs.
 type Slopes = (Vec<f64>, Option<Vec<f64>>);
 
+/// Counts all tasks once, and those again whose numbers nothing confirms.
+fn count_and_repeat(
+    tasks: &[Task],
+    folder: &Folder,
+    is_confirmed: impl Fn(&Counted) -> bool,
+) -> io::Result<BTreeMap<Key, Slopes>> {
+    let mut counts = count_all(tasks, folder, |_| 0..1)?;
+    let again = unconfirmed(tasks, &counts, is_confirmed);
+    for (key, (instructions, calls)) in count_all(&again, folder, |task| 1..task.repeats())? {
+        let Some(first) = counts.get_mut(&key) else { continue };
+        first.0.extend(instructions);
+        first.1 = first.1.take().zip(calls).map(|(first, more)| [first, more].concat());
+    }
+    Ok(counts)
+}
+
+/// The tasks whose numbers nothing confirms, with their drivers.
+fn unconfirmed(
+    tasks: &[Task],
+    counts: &BTreeMap<Key, Slopes>,
+    is_confirmed: impl Fn(&Counted) -> bool,
+) -> Vec<Task> {
+    let rows = rows(tasks, counts);
+    let is_doubtful = |path: &str, subject: Option<Subject>| {
+        let mut of = rows.iter().filter(|row| row.path == path);
+        of.any(|row| subject.is_none_or(|one| one == row.subject) && !is_confirmed(row))
+    };
+    let is_wanted = |task: &&Task| {
+        let subject = (task.part == Part::Whole).then_some(task.subject);
+        is_doubtful(task.path.name, subject)
+    };
+    tasks.iter().filter(is_wanted).copied().collect()
+}
+
 /// Counts all tasks, on all processors.
-fn count_all(tasks: &[Task], folder: &Folder) -> io::Result<BTreeMap<Key, Slopes>> {
+fn count_all(
+    tasks: &[Task],
+    folder: &Folder,
+    repeats: impl Fn(&Task) -> Range<usize> + Sync,
+) -> io::Result<BTreeMap<Key, Slopes>> {
     let (next, counts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let progress = ProgressBar::new(tasks.len() as u64);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(tasks.len());
     let work = || -> io::Result<()> {
         while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let slopes = slopes(task, folder)?;
+            let slopes = slopes(task, folder, repeats(task))?;
             counts.lock().unwrap_or_else(|held| held.into_inner()).insert(task.key(), slopes);
             progress.inc(1);
         }
@@ -274,11 +314,11 @@ fn count_all(tasks: &[Task], folder: &Folder) -> io::Result<BTreeMap<Key, Slopes
     Ok(counts.into_inner().unwrap_or_else(|held| held.into_inner()))
 }
 
-fn slopes(task: &Task, folder: &Folder) -> io::Result<Slopes> {
+fn slopes(task: &Task, folder: &Folder, repeats: Range<usize>) -> io::Result<Slopes> {
     let program = process::program()?;
     let operations = task.rounds * (LONG - 1) * task.path.batch;
     let (mut instructions, mut calls) = (Vec::new(), Some(Vec::new()));
-    for repeat in 0..task.repeats() {
+    for repeat in repeats {
         let instructions_of = |rounds| {
             let file = folder.file(task, rounds, repeat);
             callgrind::count(&program, &task.args(rounds), &file)
@@ -411,6 +451,32 @@ mod tests {
         let first = Cost { instructions: Some(900.0), calls: Some(3.0) };
         assert_eq!(costs, [first, Cost::default()]);
         assert_eq!(rows[1].measured, (845.0, None));
+    }
+
+    #[test]
+    fn only_what_nothing_confirms_is_counted_again() {
+        let (echo, read) = (paths::named("echo-write").unwrap(), paths::named("read").unwrap());
+        let whole = |path, subject| Task { path, subject, part: Part::Whole, rounds: 1 };
+        let tasks = [
+            whole(echo, Subject::Epoll),
+            whole(echo, Subject::Uring),
+            whole(echo, Subject::Epoll).driver(),
+            whole(read, Subject::Epoll),
+            whole(read, Subject::Epoll).driver(),
+        ];
+        let slopes = |number: f64| (vec![number], Some(vec![1.0]));
+        let numbers = [1_100.0, 1_100.0, 100.0, 600.0, 100.0];
+        let counts = tasks.iter().zip(numbers).map(|(task, number)| (task.key(), slopes(number)));
+        let counts = counts.collect();
+        let cost = |instructions| Cost { instructions: Some(instructions), calls: Some(0.0) };
+        let kept =
+            [("echo-write/epoll", 1_000.0), ("echo-write/uring", 980.0), ("read/epoll", 503.0)];
+        let costs = kept.map(|(key, number)| (key.to_string(), cost(number)));
+        let kept = kept::Kept { costs: costs.into(), ..kept::Kept::default() };
+        let again = unconfirmed(&tasks, &counts, |row| kept.confirms(row));
+        let keys: Vec<Key> = again.iter().map(Task::key).collect();
+        assert_eq!(keys, [tasks[1].key(), tasks[2].key()]);
+        assert_eq!(unconfirmed(&tasks, &counts, |_| false).len(), tasks.len());
     }
 
     #[test]

@@ -17,23 +17,17 @@ use crate::temporary::Temporary;
 /// The size that libuv suggests for a read.
 const READ_SIZE: usize = 64 * 1024;
 
-/// A connection, its only write request and its buffer.
+/// A handle, its only request and its buffer.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Connection {
-    handle: sys::uv_tcp_t,
-    request: sys::uv_write_t,
+struct Endpoint<H, R> {
+    handle: H,
+    request: R,
     buffer: [u8; READ_SIZE],
 }
 
-/// A datagram socket, its only send request and its buffer.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Socket {
-    handle: sys::uv_udp_t,
-    request: sys::uv_udp_send_t,
-    buffer: [u8; READ_SIZE],
-}
+type Connection = Endpoint<sys::uv_tcp_t, sys::uv_write_t>;
+type Socket = Endpoint<sys::uv_udp_t, sys::uv_udp_send_t>;
 
 pub(super) fn run(action: Action, rounds: u64) -> io::Result<()> {
     let lp = Loop::new()?;
@@ -47,8 +41,8 @@ pub(super) fn run(action: Action, rounds: u64) -> io::Result<()> {
         Action::TimerFire => timer_fire(&lp, rounds),
         Action::AsyncSend => async_send(&lp, rounds),
         Action::Work => work(&lp, rounds),
-        Action::UdpSend => udp_echo(&lp, received_send, rounds),
-        Action::UdpTrySend => udp_echo(&lp, received_try_send, rounds),
+        Action::UdpSend => udp_echo(&lp, datagram::<false>, rounds),
+        Action::UdpTrySend => udp_echo(&lp, datagram::<true>, rounds),
         Action::FsRead => fs_read(&lp, rounds),
         Action::Iteration => iterations(&lp, rounds),
     };
@@ -84,7 +78,13 @@ fn echo(lp: &Loop, answer: Answer, connections: usize, rounds: u64) -> io::Resul
     for (connection, server) in memory.iter().zip(servers) {
         open(lp, connection, server)?;
         // SAFETY: the handle is initialised and open.
-        succeed(unsafe { sys::uv_read_start(connection.cast(), Some(lend), Some(read)) })?;
+        succeed(unsafe {
+            sys::uv_read_start(
+                connection.cast(),
+                Some(lend::<sys::uv_tcp_t, sys::uv_write_t>),
+                Some(read),
+            )
+        })?;
     }
     for round in 1..=rounds {
         driver.round()?;
@@ -94,13 +94,25 @@ fn echo(lp: &Loop, answer: Answer, connections: usize, rounds: u64) -> io::Resul
     check(rounds * connections as u64)
 }
 
-unsafe extern "C" fn lend(handle: *mut sys::uv_handle_t, _: usize, buf: *mut sys::uv_buf_t) {
-    let connection = handle.cast::<Connection>();
-    // SAFETY: a handle with this callback is the first field of a connection.
-    let base = unsafe { &raw mut (*connection).buffer };
+/// Lends the buffer of the endpoint that starts with this handle.
+unsafe extern "C" fn lend<H, R>(handle: *mut sys::uv_handle_t, _: usize, buf: *mut sys::uv_buf_t) {
+    let endpoint = handle.cast::<Endpoint<H, R>>();
+    // SAFETY: a handle with this callback is the first field of an endpoint of these types.
+    let base = unsafe { &raw mut (*endpoint).buffer };
     // SAFETY: libuv passes a valid pointer for the result.
     let buf = unsafe { &mut *buf };
     (buf.base, buf.len) = (base.cast(), READ_SIZE);
+}
+
+/// What was received, as the answer.
+///
+/// # Safety
+///
+/// `buf` is valid.
+unsafe fn received(buf: *const sys::uv_buf_t, count: isize) -> sys::uv_buf_t {
+    // SAFETY: the caller's promise.
+    let base = unsafe { (*buf).base };
+    sys::uv_buf_t { base, len: count.max(0) as usize }
 }
 
 unsafe extern "C" fn read_write(
@@ -110,8 +122,7 @@ unsafe extern "C" fn read_write(
 ) {
     let connection = stream.cast::<Connection>();
     // SAFETY: libuv passes the buffer of `lend`.
-    let base = unsafe { (*buf).base };
-    let answer = sys::uv_buf_t { base, len: count.max(0) as usize };
+    let answer = unsafe { received(buf, count) };
     // SAFETY: a handle with this callback is the first field of a connection.
     let request = unsafe { &raw mut (*connection).request };
     // SAFETY: request and buffer belong to the connection, which has no other write in flight.
@@ -134,8 +145,7 @@ unsafe extern "C" fn read_try_write(
     buf: *const sys::uv_buf_t,
 ) {
     // SAFETY: libuv passes the buffer of `lend`.
-    let base = unsafe { (*buf).base };
-    let answer = sys::uv_buf_t { base, len: count.max(0) as usize };
+    let answer = unsafe { received(buf, count) };
     // SAFETY: the buffer belongs to the connection, and libuv has filled this number of bytes.
     answered(unsafe { sys::uv_try_write(stream, &answer, 1) });
 }
@@ -152,11 +162,16 @@ fn answered(count: c_int) {
     count_done();
 }
 
+/// Opens a connection, and returns its other end.
+fn connect(lp: &Loop, connection: *mut Connection) -> io::Result<OwnedFd> {
+    let (ours, theirs) = driver::tcp_pair()?;
+    open(lp, connection, ours)?;
+    Ok(theirs.into())
+}
+
 fn write(lp: &Loop, rounds: u64) -> io::Result<()> {
     let memory = Memory::<Connection>::new(1);
-    let (ours, theirs) = driver::tcp_pair()?;
-    let (connection, theirs) = (memory.first(), theirs.into());
-    open(lp, connection, ours)?;
+    let (connection, theirs) = (memory.first(), connect(lp, memory.first())?);
     // SAFETY: the memory belongs to the connection.
     let request = unsafe { &raw mut (*connection).request };
     // SAFETY: the memory belongs to the connection.
@@ -174,9 +189,7 @@ fn write(lp: &Loop, rounds: u64) -> io::Result<()> {
 
 fn try_write(lp: &Loop, rounds: u64) -> io::Result<()> {
     let memory = Memory::<Connection>::new(1);
-    let (ours, theirs) = driver::tcp_pair()?;
-    let (connection, theirs) = (memory.first(), theirs.into());
-    open(lp, connection, ours)?;
+    let (connection, theirs) = (memory.first(), connect(lp, memory.first())?);
     let mut bytes = [7_u8; REQUEST];
     let answer = sys::uv_buf_t { base: bytes.as_mut_ptr().cast(), len: REQUEST };
     for _ in 0..rounds {
@@ -188,13 +201,19 @@ fn try_write(lp: &Loop, rounds: u64) -> io::Result<()> {
     check(rounds)
 }
 
-/// Timers, of which the first are started.
-fn timers(lp: &Loop, timeouts: &[u64]) -> io::Result<Memory<sys::uv_timer_t>> {
-    let timers = Memory::<sys::uv_timer_t>::new(timeouts.len());
+/// Timers that are not started.
+fn idle_timers(lp: &Loop, count: usize) -> io::Result<Memory<sys::uv_timer_t>> {
+    let timers = Memory::<sys::uv_timer_t>::new(count);
     for timer in timers.iter() {
         // SAFETY: the memory is kept until the process ends.
         succeed(unsafe { sys::uv_timer_init(lp.raw(), timer) })?;
     }
+    Ok(timers)
+}
+
+/// Timers, of which the first are started.
+fn timers(lp: &Loop, timeouts: &[u64]) -> io::Result<Memory<sys::uv_timer_t>> {
+    let timers = idle_timers(lp, timeouts.len())?;
     for (timer, timeout) in timers.iter().zip(timeouts).take(OTHER_TIMERS) {
         start(timer, *timeout)?;
     }
@@ -243,11 +262,7 @@ fn timer_restart(lp: &Loop, rounds: u64) -> io::Result<()> {
 }
 
 fn timer_fire(lp: &Loop, rounds: u64) -> io::Result<()> {
-    let timers = Memory::<sys::uv_timer_t>::new(TIMERS);
-    for timer in timers.iter() {
-        // SAFETY: the memory is kept until the process ends.
-        succeed(unsafe { sys::uv_timer_init(lp.raw(), timer) })?;
-    }
+    let timers = idle_timers(lp, TIMERS)?;
     for round in 1..=rounds {
         for timer in timers.iter() {
             start(timer, 0)?;
@@ -312,7 +327,13 @@ fn open_udp(lp: &Loop, socket: *mut Socket, own: UdpSocket, received: Received) 
     // SAFETY: the handle is initialised and takes ownership of the descriptor.
     succeed(unsafe { sys::uv_udp_open(handle, own.into_raw_fd()) })?;
     // SAFETY: the handle is initialised and open.
-    succeed(unsafe { sys::uv_udp_recv_start(handle, Some(lend_to_socket), Some(received)) })
+    succeed(unsafe {
+        sys::uv_udp_recv_start(
+            handle,
+            Some(lend::<sys::uv_udp_t, sys::uv_udp_send_t>),
+            Some(received),
+        )
+    })
 }
 
 fn udp_echo(lp: &Loop, received: Received, rounds: u64) -> io::Result<()> {
@@ -327,37 +348,24 @@ fn udp_echo(lp: &Loop, received: Received, rounds: u64) -> io::Result<()> {
     check(rounds)
 }
 
-unsafe extern "C" fn lend_to_socket(
-    handle: *mut sys::uv_handle_t,
-    _: usize,
-    buf: *mut sys::uv_buf_t,
-) {
-    let socket = handle.cast::<Socket>();
-    // SAFETY: a handle with this callback is the first field of a socket.
-    let base = unsafe { &raw mut (*socket).buffer };
-    // SAFETY: libuv passes a valid pointer for the result.
-    let buf = unsafe { &mut *buf };
-    (buf.base, buf.len) = (base.cast(), READ_SIZE);
-}
-
-/// libuv calls back without a datagram when the socket is drained.
-fn is_datagram(from: *const sys::sockaddr) -> bool {
-    !from.is_null()
-}
-
-unsafe extern "C" fn received_send(
+/// Answers a datagram, by `uv_udp_try_send` or by `uv_udp_send`.
+unsafe extern "C" fn datagram<const TRY: bool>(
     udp: *mut sys::uv_udp_t,
     count: isize,
     buf: *const sys::uv_buf_t,
     from: *const sys::sockaddr,
     _: c_uint,
 ) {
-    if !is_datagram(from) {
+    // libuv calls back without a datagram when the socket is drained.
+    if from.is_null() {
         return;
     }
-    // SAFETY: libuv passes the buffer of `lend_to_socket`.
-    let base = unsafe { (*buf).base };
-    let answer = sys::uv_buf_t { base, len: count.max(0) as usize };
+    // SAFETY: libuv passes the buffer of `lend`.
+    let answer = unsafe { received(buf, count) };
+    if TRY {
+        // SAFETY: the buffer belongs to the socket, and libuv passes a valid address.
+        return answered(unsafe { sys::uv_udp_try_send(udp, &answer, 1, from) });
+    }
     // SAFETY: a handle with this callback is the first field of a socket.
     let request = unsafe { &raw mut (*udp.cast::<Socket>()).request };
     // SAFETY: request and buffer belong to the socket, which has no other send in flight.
@@ -371,23 +379,6 @@ unsafe extern "C" fn sent(_: *mut sys::uv_udp_send_t, status: c_int) {
         fail("uv_udp_send fails");
     }
     count_done();
-}
-
-unsafe extern "C" fn received_try_send(
-    udp: *mut sys::uv_udp_t,
-    count: isize,
-    buf: *const sys::uv_buf_t,
-    from: *const sys::sockaddr,
-    _: c_uint,
-) {
-    if !is_datagram(from) {
-        return;
-    }
-    // SAFETY: libuv passes the buffer of `lend_to_socket`.
-    let base = unsafe { (*buf).base };
-    let answer = sys::uv_buf_t { base, len: count.max(0) as usize };
-    // SAFETY: the buffer belongs to the socket, and libuv passes a valid address.
-    answered(unsafe { sys::uv_udp_try_send(udp, &answer, 1, from) });
 }
 
 thread_local! {
