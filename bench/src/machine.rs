@@ -54,7 +54,8 @@ fn facts() -> BTreeMap<String, String> {
     let mut add = |name: &str, what: Option<String>| {
         facts.extend(what.map(|what| (name.to_string(), what)));
     };
-    add("Kernel command line", line_of("/proc/cmdline"));
+    add("Kernel command line", line_of("/proc/cmdline").map(|line| settings_of(&line)));
+    add("Huge pages", line_of("/sys/kernel/mm/transparent_hugepage/enabled").map(chosen));
     add("Mitigations", mitigations());
     let governor = line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     let hidden = || cfg!(target_os = "linux").then(|| "not visible here".to_string());
@@ -69,6 +70,65 @@ fn facts() -> BTreeMap<String, String> {
         add("libuv's flags", Some(flags));
     }
     facts
+}
+
+/// The parameters of a kernel command line that change what code costs. The others name disks,
+/// consoles, addresses and other matters of the host.
+fn settings_of(line: &str) -> String {
+    /// Parameters, and the beginnings of families of them.
+    const KEPT: [&str; 33] = [
+        "mitigations",
+        "nospectre_",
+        "spectre_",
+        "spec_store_bypass_disable",
+        "nopti",
+        "pti",
+        "kpti",
+        "l1tf",
+        "mds",
+        "tsx",
+        "srbds",
+        "retbleed",
+        "gather_data_sampling",
+        "isolcpus",
+        "nohz",
+        "rcu_nocb",
+        "irqaffinity",
+        "nosmt",
+        "maxcpus",
+        "nr_cpus",
+        "cpufreq.",
+        "cpuidle.",
+        "intel_pstate",
+        "intel_idle.",
+        "amd_pstate",
+        "processor.max_cstate",
+        "idle",
+        "clocksource",
+        "tsc",
+        "transparent_hugepage",
+        "hugepages",
+        "preempt",
+        "audit",
+    ];
+    let kept = |word: &&str| {
+        let name = word.split('=').next().unwrap_or(word);
+        KEPT.iter().any(|kept| match kept.ends_with(['_', '.']) || *kept == "nohz" {
+            true => name.starts_with(kept),
+            false => name == *kept,
+        })
+    };
+    let words: Vec<_> = line.split_whitespace().filter(kept).collect();
+    match words.is_empty() {
+        true => "nothing that concerns performance".into(),
+        false => words.join(" "),
+    }
+}
+
+/// The chosen one of the alternatives in a file of the kernel, which is in brackets.
+fn chosen(line: String) -> String {
+    let inner = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or(line.clone(), |(chosen, _)| chosen.into())
 }
 
 /// The mitigations that are in force, by the name of the vulnerability.
@@ -182,4 +242,24 @@ fn versions() -> BTreeMap<String, String> {
     #[cfg(all(unix, feature = "libuv"))]
     versions.insert("libuv".into(), crate::libuv::version());
     versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_reduced_to_what_matters() {
+        let line = "console=ttyS0 root=/dev/vda ip=10.0.0.2 mitigations=off nohz_full=1 idle=poll \
+                    isolcpus=1,2 idlewild=x spectre_v2=off secret=tea -- --token=1";
+        let kept = "mitigations=off nohz_full=1 idle=poll isolcpus=1,2 spectre_v2=off";
+        assert_eq!(settings_of(line), kept);
+        assert_eq!(settings_of("root=/dev/vda"), "nothing that concerns performance");
+    }
+
+    #[test]
+    fn the_chosen_alternative_is_named() {
+        assert_eq!(chosen("always [madvise] never".into()), "madvise");
+        assert_eq!(chosen("always".into()), "always");
+    }
 }
