@@ -7,21 +7,34 @@ use crate::scoreboard::{self, family};
 use crate::stats::Verdict;
 
 const LEFT: f64 = 124.0;
-const TOP: f64 = 150.0;
-/// The height of a row, and the space for the columns.
+/// Below the title and the legend.
+const HEAD: f64 = 52.0;
+/// The height of a row.
 const STEP: f64 = 20.0;
 const WIDTH: f64 = 1_100.0;
+/// What a character of a slanted label takes, upwards and to the right.
+const RISE: f64 = 5.2;
+const RUN: f64 = 4.1;
+
+/// One row of each scenario: that of its main figure.
+fn columns(results: &Results) -> Vec<&Row> {
+    let mut columns: Vec<&Row> = Vec::new();
+    for row in results.rows.iter().filter(|row| scoreboard::counts(row)) {
+        let same = |other: &&mut &Row| other.suite == row.suite && other.scenario == row.scenario;
+        match columns.iter_mut().find(same) {
+            None => columns.push(row),
+            // The first figure of a scenario is its main one, except for the suite that is named
+            // after another.
+            Some(column) if row.figure == row.suite => *column = row,
+            Some(_) => {}
+        }
+    }
+    columns
+}
 
 /// Draws one figure of each scenario; `None` without any.
 pub(super) fn chart(results: &Results) -> Option<Svg> {
-    let mut columns: Vec<&Row> = Vec::new();
-    for row in results.rows.iter().filter(|row| scoreboard::counts(row)) {
-        // The first figure of a scenario is its main one.
-        let same = |other: &&Row| other.suite == row.suite && other.scenario == row.scenario;
-        if !columns.iter().any(same) {
-            columns.push(row);
-        }
-    }
+    let columns = columns(results);
     let mut ids: Vec<&str> = Vec::new();
     for entry in columns.iter().flat_map(|row| &row.entries) {
         if !ids.contains(&entry.id.as_str()) {
@@ -32,17 +45,21 @@ pub(super) fn chart(results: &Results) -> Option<Svg> {
     if columns.len() < 2 {
         return None;
     }
-    let wide = ((WIDTH - LEFT - 40.0) / columns.len() as f64).min(40.0);
-    let height = TOP + STEP * ids.len() as f64 + 16.0;
+    let labels: Vec<String> = columns.iter().map(|row| label(row)).collect();
+    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as f64;
+    let last = labels.last().map_or(0, |label| label.chars().count()) as f64;
+    let wide = ((WIDTH - LEFT - RUN * last.max(8.0)) / columns.len() as f64).min(40.0);
+    let top = HEAD + RISE * longest + 10.0;
+    let height = top + STEP * ids.len() as f64 + 16.0;
     let mut svg = Svg::new(WIDTH, height, "All contestants in all scenarios");
     svg.text("title", (0.0, 16.0), Anchor::Start, "All contestants in all scenarios");
     legend(&mut svg);
-    for (index, row) in columns.iter().enumerate() {
-        let x = LEFT + wide * (index as f64 + 0.5);
-        svg.slanted("tick", (x, TOP - 8.0), &format!("{}: {}", row.suite, row.scenario));
+    for (index, label) in labels.iter().enumerate() {
+        let x = LEFT + wide * (index as f64 + 0.5) + 4.0;
+        svg.slanted("tick", (x, top - 6.0), label);
     }
     for (line, id) in ids.iter().enumerate() {
-        let y = TOP + STEP * line as f64;
+        let y = top + STEP * line as f64;
         let class = if id.starts_with("uv-") { "strong" } else { "name" };
         svg.text(class, (LEFT - 8.0, y + STEP - 6.0), Anchor::End, id);
         for (index, row) in columns.iter().enumerate() {
@@ -74,6 +91,11 @@ pub(super) fn chart(results: &Results) -> Option<Svg> {
         }
     }
     Some(svg)
+}
+
+/// The name of a column.
+fn label(row: &Row) -> String {
+    format!("{}: {}", row.suite, row.scenario)
 }
 
 /// What the colours mean.
