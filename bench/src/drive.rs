@@ -12,7 +12,7 @@ use crate::network::Network;
 use crate::report::{self, Style};
 use crate::runner::LEAST_ROUNDS;
 use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
-use crate::{Plan, measure, write_files};
+use crate::{Conditions, measure, write_files};
 
 /// The arguments of `bench drive`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,8 @@ pub fn run(options: &DriveOptions, style: Style, out: &mut dyn Write) -> io::Res
     let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "no IPv4 address");
     let address = found.ok_or_else(unknown).map_err(named)?;
     let network = Network::Host(options.to.clone());
-    let plan = Plan { scale: "drive", rounds: options.rounds.max(1), baseline: None, network };
+    let rounds = options.rounds.max(1);
+    let plan = Conditions { scale: "drive", rounds, budget: None, baseline: None, network };
     let (results, recorded) = measure(vec![suite(options, address).map_err(named)?], plan)?;
     report::write(&results, style, out)?;
     report::legend(&results, style, out)?;

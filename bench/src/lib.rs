@@ -1,10 +1,11 @@
 //! Benchmarks of every backend, of the loop on top of it and of comparable libraries.
 //!
 //! ```text
-//! cargo run --release -p bench                        # all suites, in a few minutes
+//! cargo run --release -p bench                        # all suites, in about a minute
 //! cargo run --release -p bench --features libuv       # with libuv as the baseline
 //! cargo run --release -p bench -- --suite iterations,wait --backend epoll,uring --peer hand,mio
-//! cargo run --release -p bench -- --full --rounds 15  # large: most of an hour
+//! cargo run --release -p bench -- --full              # large: about twenty minutes
+//! cargo run --release -p bench -- --full --rounds 15 --budget 60  # as many rounds as fit
 //! cargo run --release -p bench -- compare before.json now.json
 //! cargo run --release -p bench -- report results.json --html page.html --chart wait.svg
 //! cargo run --release -p bench -- once echo --backend uring --json
@@ -43,7 +44,9 @@
 //! | `pump` | bytes | from clients to a server that discards them |
 //! | `udp` | ping-pong | round trips of datagrams; lost ones are resent and reported |
 //! | | flood | an overload of datagrams: received, sent |
+//! | | segments | the same with segmentation offload (GSO, GRO), 40 datagrams of 1,200 bytes a send |
 //! | `files` | | read and stat of cached files |
+//! | `reads` | reads | of 4 KiB of a file: cached, cold and direct, with 1 to 128 in flight; fio beside them |
 //! | `spawn` | children | programs that exit immediately, spawned sequentially |
 //! | `memory` | timer, handles, idle connection | bytes per object |
 //! | `calls` | system calls, allocations | of a TCP server, per request |
@@ -61,7 +64,10 @@
 //!   is its best, and with which alternative it was compared.
 //! - Other styles of use are extra rows and never the baseline: `libuv-write` (`uv_write` with
 //!   recycled buffers), `libuv-malloc` (malloc for each read, as in its guide), `libuv-send`
-//!   (`uv_udp_send`), `mio-drain` (reads until `EAGAIN`), `tokio-buffers` (a buffer of each task).
+//!   (`uv_udp_send`), `mio-drain` (reads until `EAGAIN`), `tokio-buffers` (a buffer of each task),
+//!   `tokio-uring` (tokio's file on its io_uring), `smol-readable` (waits before each read),
+//!   `compio-4k`, `monoio-4k` (small buffers), `glommio-buffered` (its buffered stream).
+//! - `fio`: the tool, beside the reads of files, if it is installed.
 //!
 //! # How it is measured
 //!
@@ -77,6 +83,9 @@
 //!   is the noise; only a ratio outside of it is better (+) or worse (-). A ratio whose spread
 //!   is within 5 % is level (=). Every other one is inconclusive (?): use more rounds, or
 //!   a quieter machine.
+//! - **The time is limited**: a run of all suites takes about a minute, and a full one about twenty
+//!   (`--budget`). It is divided among the scenarios ([`plan`]); one that needs more than its share
+//!   runs fewer rounds, allows no conclusion, and is named in the report.
 //! - **CPU time** is that of the process: user and kernel time of every thread. Scenarios that
 //!   never block are measured by it, because other programs on the machine do not distort it.
 //!   Round trips and jobs per second are measured by wall-clock time, since they include waits.
@@ -133,6 +142,7 @@ pub mod machine;
 pub mod network;
 mod once;
 pub mod options;
+pub mod plan;
 mod pollers;
 pub mod process;
 pub mod random;
@@ -153,7 +163,7 @@ mod trace;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::machine::{Foreign, Machine};
 use crate::network::Network;
@@ -180,8 +190,9 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
     }
     let network = options.network();
     let _namespaces = network::prepare(&network)?;
-    let (scale, rounds) = (options.scale().name(), options.rounds);
-    let plan = Plan { scale, rounds, baseline: options.baseline.clone(), network };
+    let (scale, rounds) = (options.scale().name(), options.rounds());
+    let (baseline, budget) = (options.baseline.clone(), options.budget());
+    let plan = Conditions { scale, rounds, budget, baseline, network };
     let (results, recorded) = measure(suites, plan)?;
     if let Some(path) = options.json.as_ref().filter(|path| path.as_os_str() == "-") {
         return results.write(path, out).map(|()| ExitCode::SUCCESS);
@@ -283,20 +294,24 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
 }
 
 /// How suites are run.
-struct Plan {
+struct Conditions {
     scale: &'static str,
     rounds: usize,
+    budget: Option<Duration>,
     baseline: Option<String>,
     network: Network,
 }
 
-fn measure(suites: Vec<Suite>, plan: Plan) -> io::Result<(Results, Vec<hdr::Recorded>)> {
+fn measure(suites: Vec<Suite>, plan: Conditions) -> io::Result<(Results, Vec<hdr::Recorded>)> {
     let (machine, begun, foreign) = (Machine::here(), Instant::now(), Foreign::start());
     let absent = absent(&suites);
-    let mut measured = Runner::new(plan.rounds, plan.baseline).run(suites)?;
+    let mut runner = Runner::new(plan.rounds, plan.baseline);
+    runner.budget = plan.budget;
+    let mut measured = runner.run(suites)?;
     let settings = Settings {
         scale: plan.scale.into(),
         rounds: plan.rounds,
+        budget: plan.budget.map(|budget| budget.as_secs_f64()),
         seed: random::SEED,
         cores: cores::server_and_clients(),
         network: plan.network,

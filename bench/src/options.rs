@@ -3,18 +3,20 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use crate::backends;
 use crate::network::Network;
+use crate::plan;
 use crate::runner::LEAST_ROUNDS;
 use crate::servers::Service;
 use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
 
 /// The names of `--peer`.
-const PEERS: [&str; 15] = [
+const PEERS: [&str; 21] = [
     "libuv",
     "libuv-write",
     "libuv-malloc",
@@ -25,10 +27,16 @@ const PEERS: [&str; 15] = [
     "polling",
     "tokio",
     "tokio-buffers",
+    "tokio-uring",
     "smol",
+    "smol-readable",
     "compio",
+    "compio-4k",
     "monoio",
+    "monoio-4k",
     "glommio",
+    "glommio-buffered",
+    "fio",
     "none",
 ];
 
@@ -49,8 +57,8 @@ pub struct Options {
     backends: Vec<String>,
 
     /// Only these peers: libuv, hand (hand-written code), mio, polling, tokio, smol, compio,
-    /// monoio, glommio; other styles of use: libuv-write, libuv-malloc, libuv-send, mio-drain,
-    /// tokio-buffers; or none
+    /// monoio, glommio, fio; other styles of use: libuv-write, libuv-malloc, libuv-send, mio-drain,
+    /// tokio-buffers, tokio-uring, smol-readable, compio-4k, monoio-4k, glommio-buffered; or none
     #[arg(short, long = "peer", value_name = "NAME", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -59,14 +67,20 @@ pub struct Options {
     pub baseline: Option<String>,
 
     /// Runs of each contestant in each scenario, after one warm-up run if the scenario needs one
-    #[arg(short, long, value_name = "N", default_value_t = LEAST_ROUNDS, value_parser = rounds)]
-    pub rounds: usize,
+    /// [default: 7]
+    #[arg(short, long, value_name = "N", value_parser = rounds)]
+    rounds: Option<usize>,
 
-    /// Small scenarios, in a few minutes (the default)
+    /// The time of the run: scenarios that need more than their share of it run fewer rounds
+    /// [default: 1, or 20 with '--full'; no limit with '--suite', '--scenario' or '--rounds']
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    budget: Option<Duration>,
+
+    /// Small scenarios, in about a minute (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Large scenarios, in most of an hour
+    /// Large scenarios, in about twenty minutes
     #[arg(long)]
     full: bool,
 
@@ -195,7 +209,25 @@ fn rounds(text: &str) -> Result<usize, String> {
     }
 }
 
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: f64 = text.parse().map_err(|_| "not a number")?;
+    Duration::try_from_secs_f64(60.0 * minutes).map_err(|error| error.to_string())
+}
+
 impl Options {
+    /// The runs of each contestant in each scenario.
+    pub fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(LEAST_ROUNDS)
+    }
+
+    /// The time of the run, if it is limited: by the user, or if nothing was selected.
+    pub fn budget(&self) -> Option<Duration> {
+        let everything =
+            self.suites.is_empty() && self.scenarios.is_empty() && self.rounds.is_none();
+        let usual = if self.full { plan::FULL } else { plan::QUICK };
+        self.budget.or(everything.then_some(usual))
+    }
+
     /// The size of the scenarios.
     pub fn scale(&self) -> Scale {
         if self.full { Scale::Full } else { Scale::Quick }
@@ -301,6 +333,25 @@ mod tests {
         let options = Options::parse_from(["bench", "--suite", "tea"]);
         assert_eq!(options.select().unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(Options::try_parse_from(["bench", "--rounds", "3"]).is_err());
+    }
+
+    #[test]
+    fn a_selection_is_measured_without_haste() {
+        let budget = |args: &[&str]| {
+            let args = ["bench"].iter().chain(args);
+            Options::try_parse_from(args).map(|options| options.budget())
+        };
+        assert_eq!(budget(&[]).unwrap(), Some(plan::QUICK));
+        assert_eq!(budget(&["-b", "epoll"]).unwrap(), Some(plan::QUICK));
+        assert_eq!(budget(&["--full"]).unwrap(), Some(plan::FULL));
+        for selection in [["-s", "echo"], ["--scenario", "64"], ["--rounds", "9"]] {
+            assert_eq!(budget(&selection).unwrap(), None);
+        }
+        let half = Some(Duration::from_secs(30));
+        assert_eq!(budget(&["-s", "echo", "--budget", "0.5"]).unwrap(), half);
+        for wrong in ["-1", "tea", "NaN"] {
+            assert!(budget(&["--budget", wrong]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

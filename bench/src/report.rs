@@ -223,9 +223,10 @@ pub fn legend(results: &Results, style: Style, out: &mut dyn Write) -> io::Resul
     let machine = &results.machine;
     writeln!(
         out,
-        "\n×: factor against the baseline (1×, more is better), the median of {} rounds; ±: its spread; \
+        "\n×: factor against the baseline (1×, more is better), the median of {}{} rounds; ±: its spread; \
          \"again\": the baseline\nagainst itself, which is noise. {} beyond the noise, {} \
          within 5 %, {} worse beyond the noise, {} no conclusion.",
+        if results.timings.iter().all(|timing| timing.enough) { "" } else { "up to " },
         results.settings.rounds,
         style.verdict(Verdict::Ahead, "+ better"),
         style.verdict(Verdict::Level, "= level"),
@@ -283,6 +284,7 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
     let (doubtful, all) = judged.fold((0, 0), |(doubtful, all), (_, entry)| {
         (doubtful + usize::from(entry.verdict == Verdict::NoConclusion), all + 1)
     });
+    warnings.extend(short(results));
     if doubtful * 4 > all {
         warnings.push(format!(
             "{doubtful} of {all} comparisons allow no conclusion: the machine is too noisy. Use a \
@@ -290,6 +292,25 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// The scenarios whose time was too short for a conclusion.
+fn short(results: &Results) -> Option<String> {
+    let short: Vec<_> = results
+        .timings
+        .iter()
+        .filter(|timing| !timing.enough)
+        .map(|timing| format!("{} {} ({} rounds)", timing.suite, timing.scenario, timing.rounds))
+        .collect();
+    (!short.is_empty()).then(|| {
+        format!(
+            "{} of {} scenarios had too little time for a conclusion; use a larger '--budget', or \
+             '--suite': {}.",
+            short.len(),
+            results.timings.len(),
+            short.join(", ")
+        )
+    })
 }
 
 /// Writes the scoreboard: contestants in rows, suites in columns.
@@ -351,6 +372,41 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scenarios_that_were_short_of_time_are_named() {
+        use crate::machine::Machine;
+        use crate::network::Network;
+        use crate::plan::Timing;
+        use crate::results::Settings;
+        use crate::runner::Measured;
+
+        let settings = Settings {
+            scale: "quick".into(),
+            rounds: 7,
+            budget: Some(60.0),
+            seed: 1,
+            cores: None,
+            network: Network::Loopback,
+            foreign_share: None,
+            optimised: true,
+            seconds: 60.0,
+        };
+        let timing = |scenario: &str, rounds| Timing {
+            suite: "echo".into(),
+            scenario: scenario.into(),
+            rounds,
+            enough: rounds == 7,
+            seconds: 1.0,
+        };
+        let measured =
+            Measured { timings: vec![timing("1", 7), timing("2", 3)], ..Measured::default() };
+        let mut results = Results::new(settings, Machine::here(), Vec::new(), measured);
+        let words = short(&results).unwrap();
+        assert!(words.starts_with("1 of 2 scenarios") && words.ends_with(": echo 2 (3 rounds)."));
+        results.timings.pop();
+        assert_eq!(short(&results), None);
+    }
 
     #[test]
     fn values_have_three_digits() {

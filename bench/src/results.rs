@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::latencies::Latencies;
 use crate::machine::Machine;
 use crate::network::Network;
-use crate::runner::Measured;
+use crate::plan::Timing;
+use crate::runner::{LEAST_ROUNDS, Measured};
 use crate::stats::{self, Spread, Verdict};
 use crate::suite::{Absent, ContestantId, Figure, Scenario, Unit};
 
 /// The version of the file format. Other versions are rejected.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// All results of one run of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub struct Results {
     pub distributions: Vec<Distribution>,
     /// Remarks for the report.
     pub notes: Vec<String>,
+    /// The rounds and the time of each scenario.
+    pub timings: Vec<Timing>,
 }
 
 /// The latency distribution of one contestant, over all rounds.
@@ -73,8 +76,10 @@ impl Distribution {
 pub struct Settings {
     /// `quick` or `full`: the size of the scenarios.
     pub scale: String,
-    /// The number of runs of each contestant in each scenario.
+    /// The number of runs of each contestant in each scenario, if time allows.
     pub rounds: usize,
+    /// The time in seconds that was divided among the scenarios, if it was limited.
+    pub budget: Option<f64>,
     /// The seed of random deadlines.
     pub seed: u64,
     /// The cores of servers and clients, if the process could use two.
@@ -142,7 +147,11 @@ impl Row {
         let noise = Spread::of(&ratios(&again, &base, unit))?;
         let entry = |(id, values): (String, Vec<f64>)| {
             let ratio = Spread::of(&ratios(&values, &base, unit))?;
-            let (value, verdict) = (Spread::of(&values)?, stats::judge(ratio, noise));
+            let value = Spread::of(&values)?;
+            let verdict = match unit.is_exact() || values.len() >= LEAST_ROUNDS {
+                true => stats::judge(ratio, noise),
+                false => Verdict::NoConclusion,
+            };
             Some(Entry { id, values, value, ratio, verdict })
         };
         Some(Row {
@@ -172,8 +181,8 @@ impl Results {
         absent: Vec<Absent>,
         measured: Measured,
     ) -> Results {
-        let Measured { rows, distributions, notes, recorded: _ } = measured;
-        Results { format: FORMAT, settings, machine, absent, rows, distributions, notes }
+        let Measured { rows, distributions, notes, timings, recorded: _ } = measured;
+        Results { format: FORMAT, settings, machine, absent, rows, distributions, notes, timings }
     }
 
     /// Reads a file that [`write`](Results::write) has written.

@@ -96,7 +96,7 @@ fn a_file_that_is_no_result_is_refused_by_name() {
 fn results_are_drawn() {
     let folder = file("drawn");
     let out = folder.to_str().unwrap();
-    let only = ["-s", "wait", "--scenario", "10 sources,100 sources", "-b", "poll", "-p", "hand"];
+    let only = ["-s", "wait", "--scenario", "10 sources,300 sources", "-b", "poll", "-p", "hand"];
     let args = [&only[..], &["-o", out]].concat();
     let output = bench(&args);
     assert!(output.status.success(), "{}", text(&output.stderr));

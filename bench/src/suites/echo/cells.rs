@@ -17,25 +17,23 @@ pub(super) fn echo(scale: Scale) -> Vec<Scenario> {
         Scale::Tiny => cells.extend([(1, SMALL, 1), (5, SMALL, 3), (3, 100_000, 4)]),
         Scale::Quick => cells.extend([(64, SMALL, 1), (512, SMALL, 1), (64, LARGE, 16)]),
         Scale::Full => {
-            for (bytes, depth) in [(SMALL, 1), (LARGE, 1), (SMALL, 16), (LARGE, 16)] {
-                cells.extend([1, 64, 512, 4_096].map(|connections| (connections, bytes, depth)));
-            }
+            cells.extend([1, 64, 512, 4_096].map(|connections| (connections, SMALL, 1)));
+            cells.extend([64, 512].map(|connections| (connections, SMALL, 16)));
+            cells.extend([(64, LARGE, 1), (64, LARGE, 16)]);
         }
     }
     let cells = cells.into_iter();
-    cells.map(|cell| echo_scenario(cell, Window::of(scale))).collect()
+    cells.map(|cell| echo_scenario(cell, scale)).collect()
 }
 
-fn echo_scenario(
-    (connections, bytes, depth): (usize, usize, usize),
-    mut window: Window,
-) -> Scenario {
+fn echo_scenario((connections, bytes, depth): (usize, usize, usize), scale: Scale) -> Scenario {
+    let mut window = Window::of(scale);
     let least = if window.check { 3 } else { 1 };
     if connections * depth >= MANY {
         window.measured *= 5;
     }
     let plan = Echo::new(connections, Talk::Echo(bytes), depth, least);
-    let entrants = Setup::new(Service::Echo, window, Field::All).entrants(move |server| {
+    let entrants = Setup::new(Service::Echo, window, Field::of(scale)).entrants(move |server| {
         let outcome = load::echo(server, plan, window)?;
         Ok(requests(outcome, &[0.5, 0.99, 0.999]))
     });
@@ -55,7 +53,7 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
     let (window, least) = (Window::of(scale), scale.pick(20, 100, 500));
     let scenario = |concurrent: usize| {
         let plan = Rate { concurrent, least };
-        let setup = Setup::new(Service::Echo, window, Field::All);
+        let setup = Setup::new(Service::Echo, window, Field::of(scale));
         let entrants = setup.entrants(move |server| {
             let outcome = load::rate(server, plan, window)?;
             Ok(requests(outcome, &[0.5, 0.99]))
@@ -90,7 +88,8 @@ pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
     let window = Window::of(scale);
     let scenario = |connections: usize| {
         let plan = Pump { connections, warm_up, bytes, check: window.check };
-        let entrants = Setup::new(Service::Sink, window, Field::All).entrants(move |server| {
+        let setup = Setup::new(Service::Sink, window, Field::of(scale));
+        let entrants = setup.entrants(move |server| {
             let outcome = load::pump(server, plan)?;
             let reading = Reading { count: outcome.count, spent: outcome.spent };
             Ok(Sample::new([reading, reading]))

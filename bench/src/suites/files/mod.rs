@@ -38,7 +38,7 @@ enum Request {
 
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
-    let count = scale.pick(500, 40_000, 150_000);
+    let count = scale.pick(500, 5_000, 50_000);
     let file = Rc::new(Temporary::new("files", &vec![7; PIECE * PIECES as usize]));
     let read = "4 KiB of a cached file are read sequentially into reused memory: 64 in flight, \
                 inline, on 4 threads or on the ring";
