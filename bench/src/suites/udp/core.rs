@@ -9,7 +9,7 @@ use std::time::Duration;
 use poll_core::Backend;
 use uv_core::{Handle, Loop, RunMode, Timer, Udp, UdpBindFlags};
 
-use super::{AT_ONCE, PATIENCE, PingPong, SIZE, Trips, flooded};
+use super::{PATIENCE, PingPong, Trips, flooded};
 use crate::clock::Stopwatch;
 use crate::suite::Sample;
 
@@ -72,14 +72,37 @@ struct Counts {
     over: Cell<bool>,
 }
 
-pub(super) fn flood<B: Backend>(backend: B, window: Duration) -> io::Result<Sample> {
+/// What a flood sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    /// The bytes of each send.
+    pub(super) batch: &'static [u8],
+    /// The size of the datagrams into which the kernel splits a send, and which it joins again.
+    pub(super) segment: Option<u16>,
+    /// The number of sends in flight.
+    pub(super) at_once: usize,
+}
+
+impl Flow {
+    /// The size of a datagram.
+    fn size(self) -> usize {
+        self.segment.map_or(self.batch.len(), usize::from)
+    }
+}
+
+pub(super) fn flood<B: Backend>(backend: B, window: Duration, flow: Flow) -> io::Result<Sample> {
     let mut lp = Loop::new(backend);
     let counts = Rc::new(Counts::default());
     let ((receiver, address), (sender, _)) = (bound(&mut lp)?, bound(&mut lp)?);
+    if let Some(size) = flow.segment {
+        receiver.set_coalescing(&mut lp, true)?;
+        sender.set_segment_size(&mut lp, size)?;
+    }
     let count = Rc::clone(&counts);
     receiver.recv_start(&mut lp, move |_, _, datagram| {
-        let right = datagram.is_ok_and(|datagram| datagram.data == FLOOD);
-        count.received.set(count.received.get() + u64::from(right));
+        let Ok(datagram) = datagram else { return };
+        let right = datagram.segments().filter(|piece| *piece == &flow.batch[..flow.size()]);
+        count.received.set(count.received.get() + right.count() as u64);
     })?;
     sender.connect(&mut lp, address)?;
     let (timer, ends) = (Timer::new(&mut lp), Rc::clone(&counts));
@@ -92,24 +115,23 @@ pub(super) fn flood<B: Backend>(backend: B, window: Duration) -> io::Result<Samp
         let _ = receiver.close(lp).and_then(|()| timer.close(lp));
     })?;
     let watch = Stopwatch::start();
-    for _ in 0..AT_ONCE {
-        send(&mut lp, sender, Rc::clone(&counts));
+    for _ in 0..flow.at_once {
+        send(&mut lp, sender, flow, Rc::clone(&counts));
     }
     lp.run(RunMode::Default)?;
     let spent = watch.spent();
     Ok(flooded(counts.received.get(), counts.sent.get(), spent))
 }
 
-const FLOOD: &[u8] = &[0x5a; SIZE];
-
-/// Sends a datagram, and the next one after its completion.
-fn send<B: Backend>(lp: &mut Loop<B>, sender: Udp, counts: Rc<Counts>) {
+/// Sends a batch, and the next one after its completion.
+fn send<B: Backend>(lp: &mut Loop<B>, sender: Udp, flow: Flow, counts: Rc<Counts>) {
     if counts.over.get() {
         return;
     }
-    let sent = sender.send(lp, FLOOD, None, move |lp, sender, result, _| {
-        counts.sent.set(counts.sent.get() + u64::from(result.is_ok()));
-        send(lp, sender, counts);
+    let sent = sender.send(lp, flow.batch, None, move |lp, sender, result, _| {
+        let datagrams = if result.is_ok() { flow.batch.len() / flow.size() } else { 0 };
+        counts.sent.set(counts.sent.get() + datagrams as u64);
+        send(lp, sender, flow, counts);
     });
     // A failure makes the count wrong, which the check reports.
     drop(sent);

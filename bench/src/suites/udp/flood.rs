@@ -17,6 +17,9 @@ pub(super) fn enter(entrants: &mut Entrants, window: Duration) {
 }
 
 #[cfg(target_os = "linux")]
+pub(super) use linux::flood;
+
+#[cfg(target_os = "linux")]
 mod linux {
     use std::io;
     use std::net::UdpSocket;
@@ -33,14 +36,16 @@ mod linux {
     use crate::suite::Sample;
 
     /// Sends batches until the deadline, and receives whenever the socket is readable.
-    fn flood<P: Poller>(
+    pub(in super::super) fn flood<P: Poller>(
         mut poller: P,
+        set_up: impl Fn(&UdpSocket, &UdpSocket) -> io::Result<()>,
         window: Duration,
         mut send: impl FnMut(&UdpSocket) -> io::Result<u64>,
         mut receive: impl FnMut(&UdpSocket) -> io::Result<u64>,
     ) -> io::Result<Sample> {
         let (sender, receiver) = (socket()?, socket()?);
         sender.connect(receiver.local_addr()?)?;
+        set_up(&sender, &receiver)?;
         poller.add(0, RawSource::of(&receiver))?;
         let (mut ready, mut sent, mut received) = (Vec::new(), 0, 0);
         let (watch, begun) = (Stopwatch::start(), Instant::now());
@@ -76,7 +81,7 @@ mod linux {
                 }
             }
         };
-        flood(Mio::new()?, window, send, receive)
+        flood(Mio::new()?, |_, _| Ok(()), window, send, receive)
     }
 
     pub(super) fn batches(window: Duration) -> io::Result<Sample> {
@@ -84,7 +89,7 @@ mod linux {
         outgoing.bytes.fill(0x5a);
         let send = |sender: &UdpSocket| outgoing.send(sender.as_raw_fd());
         let receive = |receiver: &UdpSocket| incoming.receive(receiver.as_raw_fd());
-        flood(Epoll::new()?, window, send, receive)
+        flood(Epoll::new()?, |_, _| Ok(()), window, send, receive)
     }
 
     /// The datagrams of one system call, each with its own buffer.

@@ -6,6 +6,8 @@ mod flood;
 #[cfg(all(unix, feature = "libuv"))]
 mod libuv;
 mod pingpong;
+#[cfg(target_os = "linux")]
+mod segments;
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +20,7 @@ use crate::pollers;
 use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
 use crate::suites::Scale;
 
-/// The size of every datagram. It starts with a number.
+/// The size of a datagram, except of those that the kernel splits. It starts with a number.
 const SIZE: usize = 64;
 /// A datagram without progress for this time is lost.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -29,8 +31,14 @@ const AT_ONCE: usize = 64;
 pub fn suite(scale: Scale) -> Suite {
     let trips = scale.pick(100, 1_000, 5_000);
     let window = Duration::from_millis(scale.pick(5, 15, 50));
-    let scenarios = vec![ping_pong(1, trips), ping_pong(64, 2 * trips), flood(window)];
-    Suite { name: "udp", about: "datagrams of 64 bytes, both ends in one loop", scenarios }
+    let scenarios = vec![
+        ping_pong(1, trips),
+        ping_pong(64, 2 * trips),
+        flood(window),
+        #[cfg(target_os = "linux")]
+        segments::scenario(window),
+    ];
+    Suite { name: "udp", about: "datagrams, both ends in one loop", scenarios }
 }
 
 fn ping_pong(pingers: usize, trips: u64) -> Scenario {
@@ -113,7 +121,8 @@ struct Flood {
 
 impl OnBackend for Flood {
     fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
-        core::flood(make()?, self.window)
+        let flow = core::Flow { batch: &[0x5a; SIZE], segment: None, at_once: AT_ONCE };
+        core::flood(make()?, self.window, flow)
     }
 }
 
