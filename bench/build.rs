@@ -18,6 +18,8 @@ fn main() {
     let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
     println!("cargo::rerun-if-changed={lock}");
     println!("cargo::rerun-if-changed=build.rs");
+    // tokio has io_uring for files in such builds only.
+    println!("cargo::rustc-check-cfg=cfg(tokio_unstable)");
     let lock = std::fs::read_to_string(lock).unwrap_or_default();
     for peer in PEERS {
         let version = version_in(&lock, peer).unwrap_or("unknown");

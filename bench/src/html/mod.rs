@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("style.css");
 const PAGE: &str = include_str!("page.css");
 
 /// The title and introduction of each suite.
-const SUITES: [(&str, &str, &str); 21] = [
+const SUITES: [(&str, &str, &str); 22] = [
     (
         "wait",
         "Waiting",
@@ -57,6 +57,12 @@ const SUITES: [(&str, &str, &str); 21] = [
     ("async", "Wake-ups", "Another thread wakes a loop."),
     ("pool", "Thread pool", "Empty jobs, to a pool thread and back."),
     ("files", "Files", "Read and stat of cached files."),
+    (
+        "reads",
+        "File reads",
+        "Reads of 4 KiB of a file that is cached, that is not, and past the cache (O_DIRECT), by the \
+     number in flight.",
+    ),
     ("spawn", "Processes", "Children that exit immediately."),
     ("memory", "Memory", "Memory of idle handles and connections."),
     (
@@ -143,7 +149,8 @@ fn head(html: &mut String, results: &Results) {
         fact(name, version.trim_start_matches("rustc ").into());
     }
     fact("Run", format!("{}, {:.0} s", settings.scale, settings.seconds));
-    fact("Rounds", settings.rounds.to_string());
+    let short = settings.budget.is_some();
+    fact("Rounds", format!("{}{}", if short { "up to " } else { "" }, settings.rounds));
     if let Some((server, clients)) = settings.cores {
         fact("Pinned", format!("servers to core {server}, clients to core {clients}"));
     }

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod mixed;
 pub mod open;
 pub mod pool;
+pub mod reads;
 mod serving;
 pub mod spawn;
 pub mod tasks;
@@ -28,9 +29,9 @@ use crate::suite::Suite;
 pub enum Scale {
     /// For tests. The numbers are meaningless.
     Tiny,
-    /// All suites in a few minutes.
+    /// All suites in about a minute.
     Quick,
-    /// All suites in most of an hour.
+    /// All suites in about twenty minutes.
     Full,
 }
 
@@ -55,7 +56,7 @@ impl Scale {
 }
 
 /// The names of all suites.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 21] = [
     "timers",
     "iterations",
     "async",
@@ -75,6 +76,7 @@ pub const NAMES: [&str; 20] = [
     "calls",
     "instructions",
     "files",
+    "reads",
     "spawn",
 ];
 
@@ -104,6 +106,7 @@ pub fn all(scale: Scale, which: Which) -> Vec<Suite> {
         calls::suite(scale),
         instructions::suite(scale),
         files::suite(scale),
+        reads::suite(scale),
         spawn::suite(scale, which),
     ]
 }
