@@ -39,6 +39,9 @@ pub(crate) const BACKLOG: u32 = 4_096;
 /// The size of a read.
 #[cfg(target_os = "linux")]
 const READ_SIZE: usize = 64 * 1024;
+/// The size of a read of those that are compared with smaller buffers.
+#[cfg(all(target_os = "linux", any(feature = "compio", feature = "monoio")))]
+const SMALL: usize = 4 * 1024;
 
 /// Whether the process exits when a connection ends.
 static EXITS: AtomicBool = AtomicBool::new(false);
@@ -110,12 +113,22 @@ pub(crate) fn all() -> Vec<Server> {
     add(ContestantId::Peer("tokio"), tokio::serve);
     add(ContestantId::Peer("tokio-buffers"), tokio::serve_buffers);
     add(ContestantId::Peer("smol"), smol::serve);
+    add(ContestantId::Peer("smol-readable"), smol::serve_readable);
     #[cfg(feature = "compio")]
-    add(ContestantId::Peer("compio"), compio::serve);
+    {
+        add(ContestantId::Peer("compio"), compio::serve);
+        add(ContestantId::Peer("compio-4k"), compio::serve_small);
+    }
     #[cfg(feature = "monoio")]
-    add(ContestantId::Peer("monoio"), monoio::serve);
+    {
+        add(ContestantId::Peer("monoio"), monoio::serve);
+        add(ContestantId::Peer("monoio-4k"), monoio::serve_small);
+    }
     #[cfg(feature = "glommio")]
-    add(ContestantId::Peer("glommio"), glommio::serve);
+    {
+        add(ContestantId::Peer("glommio"), glommio::serve);
+        add(ContestantId::Peer("glommio-buffered"), glommio::serve_buffered);
+    }
 
     let absent = [
         ("libuv", cfg!(feature = "libuv")),
@@ -137,7 +150,7 @@ pub(crate) fn all() -> Vec<Server> {
                     | ContestantId::Bare("uring")
                     | ContestantId::Hand("uring")
                     | ContestantId::Async("uring")
-                    | ContestantId::Peer("monoio" | "glommio")
+                    | ContestantId::Peer("monoio" | "monoio-4k" | "glommio" | "glommio-buffered")
             );
             if uses_it && server.serve.is_ok() {
                 server.serve = Err(error.to_string());

@@ -1,8 +1,8 @@
 //! monoio, on io_uring: a task per connection, which owns its buffer.
 //!
 //! Its best: one buffer of each task, lent to the kernel in turn for reading and writing, without a
-//! copy. Compared with a buffer of 4 KiB: less memory, but four times the operations for messages
-//! of 16 KiB.
+//! copy. Compared with a buffer of 4 KiB (`monoio-4k`): the same for requests of 64 bytes within the
+//! noise, and half of the requests of 16 KiB in each second of CPU time.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,34 +11,42 @@ use monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use monoio::net::TcpStream;
 
 use super::service::DELAY;
-use super::{Handler, READ_SIZE, Service, connection_ended};
+use super::{Handler, READ_SIZE, SMALL, Service, connection_ended};
 
 pub(super) fn serve(listener: TcpListener, service: Service) -> io::Result<()> {
+    run(listener, service, READ_SIZE)
+}
+
+pub(super) fn serve_small(listener: TcpListener, service: Service) -> io::Result<()> {
+    run(listener, service, SMALL)
+}
+
+fn run(listener: TcpListener, service: Service, size: usize) -> io::Result<()> {
     let builder = monoio::RuntimeBuilder::<monoio::IoUringDriver>::new();
     // The timer driver is wrapped around the other only where it is needed.
     if service == Service::Delay {
-        builder.enable_timer().build()?.block_on(accept(listener, service))
+        builder.enable_timer().build()?.block_on(accept(listener, service, size))
     } else {
-        builder.build()?.block_on(accept(listener, service))
+        builder.build()?.block_on(accept(listener, service, size))
     }
 }
 
-async fn accept(listener: TcpListener, service: Service) -> io::Result<()> {
+async fn accept(listener: TcpListener, service: Service, size: usize) -> io::Result<()> {
     let listener = monoio::net::TcpListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
         // An error of one connection does not affect the others.
         monoio::spawn(async move {
-            drop(connection(stream, service).await);
+            drop(connection(stream, service, size).await);
             connection_ended();
         });
     }
 }
 
-async fn connection(mut stream: TcpStream, service: Service) -> io::Result<()> {
+async fn connection(mut stream: TcpStream, service: Service, size: usize) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut handler = Handler::new(service);
-    let (mut buffer, mut copy) = (Vec::with_capacity(READ_SIZE), Vec::new());
+    let (mut buffer, mut copy) = (Vec::with_capacity(size), Vec::new());
     loop {
         buffer.clear();
         let (read, filled) = stream.read(buffer).await;
