@@ -2,6 +2,7 @@
 //! code, is better beyond the noise.
 
 use crate::results::{Entry, Results, Row};
+use crate::runner::LEAST_ROUNDS;
 use crate::scoreboard::{Family, family};
 use crate::stats::{self, Spread, Verdict};
 
@@ -60,7 +61,9 @@ impl Losses<'_> {
                     rounds.map(|(ours, best)| row.unit.ratio(*ours, *best)).collect();
                 let Some(ratio) = Spread::of(&ratios) else { continue };
                 all.compared += 1;
+                let enough = row.unit.is_exact() || ratios.len() >= LEAST_ROUNDS;
                 match stats::judge(ratio, row.again.ratio) {
+                    _ if !enough => all.doubtful += 1,
                     Verdict::Behind => all.losses.push(Loss { row, ours, best, ratio }),
                     Verdict::NoConclusion => all.doubtful += 1,
                     Verdict::Ahead | Verdict::Level => {}

@@ -82,11 +82,12 @@ pub(super) fn chart(results: &Results) -> Option<Svg> {
                 () if ratio >= 1.0 => "h-up",
                 () => "h-down",
             };
-            svg.cell(class, place, size, tone.max(0.04), &title);
+            let tone = if class == "h-base" { 0.3 } else { tone.max(0.04) };
+            svg.cell(class, place, size, tone, &title);
             let unsure = entry.verdict == Verdict::NoConclusion && *id != row.baseline;
             if unsure {
                 let middle = (place.0 + size.0 / 2.0, place.1 + STEP / 2.0 + 4.0);
-                svg.text("tick", middle, Anchor::Middle, "?");
+                svg.text("name", middle, Anchor::Middle, "?");
             }
         }
     }
