@@ -124,8 +124,9 @@ fn weight(suite: &str, scenario: &Scenario, wanted: usize) -> u64 {
 fn usual_ms(suite: &str) -> u64 {
     match suite {
         "instructions" => 2_000,
-        "calls" => 60,
-        "wait" | "echo" | "timers" | "mixed" | "memory" => 40,
-        _ => 25,
+        "echo" | "iterations" | "memory" | "mixed" | "open" | "pump" | "spawn" => 80,
+        "calls" | "udp" => 25,
+        "files" | "reads" => 15,
+        _ => 50,
     }
 }

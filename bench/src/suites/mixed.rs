@@ -33,7 +33,7 @@ mod linux {
         // each side.
         let (busy, idle) = match scale {
             Scale::Tiny => (2, 20),
-            Scale::Quick => (100, 500),
+            Scale::Quick => (50, 200),
             Scale::Full => (100, 10_000),
         };
         let beside = Group { connections: idle, talk: SMALL, depth: 1, role: Role::Idle };

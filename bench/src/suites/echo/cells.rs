@@ -15,7 +15,7 @@ pub(super) fn echo(scale: Scale) -> Vec<Scenario> {
     let mut cells = Vec::new();
     match scale {
         Scale::Tiny => cells.extend([(1, SMALL, 1), (5, SMALL, 3), (3, 100_000, 4)]),
-        Scale::Quick => cells.extend([(64, SMALL, 1), (512, SMALL, 1), (64, LARGE, 16)]),
+        Scale::Quick => cells.extend([(64, SMALL, 1), (256, SMALL, 1), (64, LARGE, 4)]),
         Scale::Full => {
             cells.extend([1, 64, 512, 4_096].map(|connections| (connections, SMALL, 1)));
             cells.extend([64, 512].map(|connections| (connections, SMALL, 16)));
@@ -83,8 +83,8 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
 }
 
 pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
-    let warm_up = scale.pick(0, 1 << 24, 1 << 26);
-    let bytes = scale.pick(1 << 20, 1 << 25, 1 << 27);
+    let warm_up = scale.pick(0, 1 << 22, 1 << 26);
+    let bytes = scale.pick(1 << 20, 1 << 23, 1 << 27);
     let window = Window::of(scale);
     let scenario = |connections: usize| {
         let plan = Pump { connections, warm_up, bytes, check: window.check };

@@ -11,7 +11,7 @@ use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scena
 const PAGE: u64 = 4_096;
 
 pub(super) fn scenario(count: u64) -> Scenario {
-    let mut entrants = Entrants::default();
+    let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
     for server in servers::all() {
         match server.serve {
             Err(why) => entrants.skip(server.id, why),

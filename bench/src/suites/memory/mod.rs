@@ -19,7 +19,7 @@ use crate::suites::Scale;
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let mut scenarios = vec![handles(which, scale.pick(100, 10_000, 10_000))];
     #[cfg(target_os = "linux")]
-    scenarios.push(connections::scenario(scale.pick(10, 1_000, 2_000)));
+    scenarios.push(connections::scenario(scale.pick(10, 300, 2_000)));
     #[cfg(not(target_os = "linux"))]
     scenarios.extend(super::serving::elsewhere(scale));
     Suite { name: "memory", about: "memory of idle handles and connections", scenarios }

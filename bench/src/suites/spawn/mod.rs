@@ -27,7 +27,7 @@ const PAGE: usize = 4096;
 /// The suite.
 pub fn suite(scale: Scale, which: Which) -> Suite {
     let children = scale.pick(5, 100, 250);
-    let large_mib = scale.pick(1, 256, 1_024);
+    let large_mib = scale.pick(1, 64, 1_024);
     // Created at the first use, not when suites are listed.
     let program = Rc::new(LazyCell::new(Program::new as fn() -> Program));
     let scenario = |name, heap| {
