@@ -282,6 +282,9 @@ impl Options {
                 backends.is_empty() || backends.iter().any(|name| absent.id.ends_with(name))
             });
         }
+        if self.scale() == Scale::Quick && self.backends.is_empty() && self.peers.is_empty() {
+            keep_the_best(&mut suites);
+        }
         let contestants =
             |suite: &Suite| suite.scenarios.iter().all(|s| s.entrants.contestants.is_empty());
         if suites.iter().all(contestants) {
@@ -302,6 +305,14 @@ impl Options {
         known("suite", &self.suites, &suites::NAMES)?;
         known("backend", &self.backends, &backends::NAMES)?;
         known("peer", &self.peers, &PEERS)
+    }
+}
+
+/// Leaves the others to full runs, and to those that name them.
+fn keep_the_best(suites: &mut [Suite]) {
+    let large = |suite: &&mut Suite| ["echo", "connect", "pump"].contains(&suite.name);
+    for scenario in suites.iter_mut().filter(large).flat_map(|suite| &mut suite.scenarios) {
+        scenario.entrants.contestants.retain(|contestant| contestant.id.is_best());
     }
 }
 
@@ -333,6 +344,22 @@ mod tests {
         let options = Options::parse_from(["bench", "--suite", "tea"]);
         assert_eq!(options.select().unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(Options::try_parse_from(["bench", "--rounds", "3"]).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_quick_run_has_the_best_and_those_that_are_named() {
+        let runs = |args: &[&str], id: &str| {
+            let args = ["bench", "-s", "connect"].iter().chain(args);
+            let suites = Options::parse_from(args).select().unwrap();
+            let all = &suites[0].scenarios[0].entrants.contestants;
+            all.iter().any(|contestant| contestant.id.to_string() == id)
+        };
+        assert!(runs(&[], "uv-core epoll") && runs(&[], "tokio"));
+        assert!(!runs(&[], "uv-core poll") && !runs(&[], "tokio-buffers"));
+        assert!(runs(&["-b", "poll"], "uv-core poll"));
+        assert!(runs(&["-p", "tokio-buffers"], "tokio-buffers"));
+        assert!(runs(&["--full"], "tokio-buffers"));
     }
 
     #[test]

@@ -210,6 +210,18 @@ impl ContestantId {
         }
     }
 
+    /// Whether this is a loop or a library at its best, on the pollers that a user of Linux would
+    /// choose: what a quick run has time for.
+    pub fn is_best(self) -> bool {
+        match self {
+            ContestantId::Core(name) | ContestantId::Async(name) | ContestantId::Hand(name) => {
+                matches!(name, "epoll" | "uring")
+            }
+            ContestantId::Bare(_) => false,
+            ContestantId::Peer(name) => name != "polling" && !self.is_variant(),
+        }
+    }
+
     /// Whether this is another way to use a library than its best: an extra row, never the
     /// baseline.
     pub fn is_variant(self) -> bool {

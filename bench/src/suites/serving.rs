@@ -64,14 +64,7 @@ mod linux {
         }
 
         fn has(self, id: ContestantId) -> bool {
-            let best = match id {
-                ContestantId::Core(name) | ContestantId::Async(name) | ContestantId::Hand(name) => {
-                    matches!(name, "epoll" | "uring")
-                }
-                ContestantId::Bare(_) => false,
-                ContestantId::Peer(name) => name != "polling" && !id.is_variant(),
-            };
-            self == Field::All || best
+            self == Field::All || id.is_best()
         }
     }
 

@@ -33,7 +33,7 @@ fn echo_scenario((connections, bytes, depth): (usize, usize, usize), scale: Scal
         window.measured *= 5;
     }
     let plan = Echo::new(connections, Talk::Echo(bytes), depth, least);
-    let entrants = Setup::new(Service::Echo, window, Field::of(scale)).entrants(move |server| {
+    let entrants = Setup::new(Service::Echo, window, Field::All).entrants(move |server| {
         let outcome = load::echo(server, plan, window)?;
         Ok(requests(outcome, &[0.5, 0.99, 0.999]))
     });
@@ -53,7 +53,7 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
     let (window, least) = (Window::of(scale), scale.pick(20, 100, 500));
     let scenario = |concurrent: usize| {
         let plan = Rate { concurrent, least };
-        let setup = Setup::new(Service::Echo, window, Field::of(scale));
+        let setup = Setup::new(Service::Echo, window, Field::All);
         let entrants = setup.entrants(move |server| {
             let outcome = load::rate(server, plan, window)?;
             Ok(requests(outcome, &[0.5, 0.99]))
@@ -88,7 +88,7 @@ pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
     let window = Window::of(scale);
     let scenario = |connections: usize| {
         let plan = Pump { connections, warm_up, bytes, check: window.check };
-        let setup = Setup::new(Service::Sink, window, Field::of(scale));
+        let setup = Setup::new(Service::Sink, window, Field::All);
         let entrants = setup.entrants(move |server| {
             let outcome = load::pump(server, plan)?;
             let reading = Reading { count: outcome.count, spent: outcome.spent };

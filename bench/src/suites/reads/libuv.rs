@@ -26,7 +26,7 @@ pub(super) fn run(job: &Job) -> io::Result<Sample> {
     let watch = Stopwatch::start();
     for (number, slot) in slots.iter().enumerate() {
         // SAFETY: the memory belongs to the slot.
-        unsafe { (&raw mut (*slot).part).write(job.part(number)) };
+        unsafe { (*slot).part = job.part(number) };
         // SAFETY: the memory belongs to the slot.
         unsafe { (*slot).fd = file.as_raw_fd() };
         start(lp.raw(), slot)?;
@@ -57,7 +57,8 @@ fn start(lp: *mut sys::uv_loop_t, slot: *mut Slot) -> io::Result<()> {
 
 unsafe extern "C" fn done(raw: *mut sys::uv_fs_t) {
     // SAFETY: libuv passes a valid request.
-    let (lp, result) = unsafe { ((*raw).loop_, (*raw).result) };
+    let of = unsafe { &*raw };
+    let (lp, result) = (of.loop_, of.result);
     // The request is the first field of its slot.
     let slot = raw.cast::<Slot>();
     // SAFETY: the request has completed.

@@ -116,16 +116,13 @@ impl Job {
         run: impl Fn(&Job) -> io::Result<Sample> + 'static,
     ) {
         let job = self.clone();
-        entrants.enter(id, move || {
-            job.prepare()?;
-            run(&job)
-        });
+        entrants.enter(id, move || job.run(&run));
     }
 }
 
 impl OnBackend for Job {
     fn run<B: Backend>(&self, make: fn() -> io::Result<B>) -> io::Result<Sample> {
-        self.prepare()?;
-        core::run(make()?, self)
+        let backend = make()?;
+        Job::run(self, |job| core::run(backend, job))
     }
 }
