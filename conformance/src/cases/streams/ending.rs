@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read as _};
 use std::rc::Rc;
+use std::time::Duration;
 
 use uv_core::{Handle, Listener, RunMode, Stream, Tcp};
 
 use crate::support::limits::need_descriptors;
-use crate::support::loops::{new_loop, run, run_to_the_end};
+use crate::support::loops::{new_loop, run, run_to_the_end, timer_in};
 use crate::support::sources::send;
 use crate::support::streams::{
     OVER_STREAM_BUFFERS, bound, connected, finish, outcome, run_a_moment, run_until,
@@ -48,29 +49,36 @@ pub fn closing_cancels_pending_requests(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// A close outside of `run`, or in its last iteration, reaches the peer although the loop does not
-/// run again; a closed listener refuses connections.
+/// A close outside of `run`, or in its last iteration, before or after the poll, reaches the peer
+/// although the loop does not run again; a closed listener refuses connections.
 pub fn a_close_reaches_the_peer_without_a_run(lab: &Lab) -> Verdict {
-    for outside in [true, false] {
+    for when in ["outside", "before the poll", "after the poll"] {
         let mut lp = new_loop(lab)?;
         let (tcp, mut peer) = connected(&mut lp);
         let (server, address) = bound(&mut lp);
         server.listen(&mut lp, 8, |_, _, _| {}).unwrap();
         tcp.read_start(&mut lp, |_, _, _| {}).unwrap();
         run_a_moment(&mut lp);
-        if outside {
-            tcp.close(&mut lp).unwrap();
-            server.close(&mut lp).unwrap();
-        } else {
-            lp.defer(move |lp| {
-                tcp.close(lp).unwrap();
-                server.close(lp).unwrap();
-            });
+        let close = move |lp: &mut Loop| {
+            tcp.close(lp).unwrap();
+            server.close(lp).unwrap();
+        };
+        match when {
+            "outside" => close(&mut lp),
+            "before the poll" => lp.defer(close),
+            _ => {
+                timer_in(&mut lp, Duration::ZERO, move |lp, timer| {
+                    timer.close(lp).unwrap();
+                    close(lp);
+                });
+            }
+        }
+        if when != "outside" {
             run(&mut lp, RunMode::NoWait);
         }
-        assert_eq!(peer.read(&mut [0; 8]).expect("the end of the stream"), 0);
+        assert_eq!(peer.read(&mut [0; 8]).expect("the end of the stream"), 0, "{when}");
         let refused = std::net::TcpStream::connect(address).map_err(|error| error.kind());
-        assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused));
+        assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused), "{when}");
         finish(lp);
     }
     Ok(())
