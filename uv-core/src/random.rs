@@ -15,6 +15,7 @@ use std::io;
 
 use poll_core::Backend;
 
+use crate::requests::work;
 use crate::{IoBufMut, Loop, WorkKind, WorkRequest, sys};
 
 /// The limit of one request, as in libuv.
@@ -68,7 +69,7 @@ impl<B: Backend> Loop<B> {
             sys::random::fill(buffer.memory())?;
             Ok(buffer)
         };
-        self.queue_request(WorkKind::Cpu, work, done)
+        work::queue_request(self, WorkKind::Cpu, work, done)
     }
 }
 

@@ -32,6 +32,7 @@ use std::net::SocketAddr;
 use bitflags::bitflags;
 use poll_core::Backend;
 
+use crate::requests::work;
 use crate::{Loop, WorkKind, WorkRequest, sys};
 
 pub use error::{Eai, LookupError};
@@ -246,7 +247,7 @@ impl<B: Backend> Loop<B> {
         done: impl FnOnce(&mut Loop<B>, io::Result<Vec<AddrInfo>>) + 'static,
     ) -> io::Result<WorkRequest> {
         let query = Query::new(host, service, hints)?;
-        self.queue_request(WorkKind::SlowIo, move || query.resolve(), done)
+        work::queue_request(self, WorkKind::SlowIo, move || query.resolve(), done)
     }
 
     /// Looks up names as [`dns::getnameinfo`](getnameinfo) does, on the pool, then calls
@@ -275,7 +276,7 @@ impl<B: Backend> Loop<B> {
         flags: NameFlags,
         done: impl FnOnce(&mut Loop<B>, io::Result<NameInfo>) + 'static,
     ) -> io::Result<WorkRequest> {
-        self.queue_request(WorkKind::SlowIo, move || getnameinfo(address, flags), done)
+        work::queue_request(self, WorkKind::SlowIo, move || getnameinfo(address, flags), done)
     }
 }
 

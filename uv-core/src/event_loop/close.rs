@@ -5,6 +5,7 @@ use std::fmt;
 use poll_core::Backend;
 
 use super::{Loop, exchange};
+use crate::handles::debug_list;
 
 impl<B: Backend> Loop<B> {
     /// Closes the loop and returns its backend.
@@ -34,7 +35,7 @@ impl<B: Backend> Loop<B> {
     #[doc(alias = "uv_loop_close")]
     pub fn close(mut self) -> Result<B, CloseError<B>> {
         if self.exchanges != exchange::count() {
-            self.check_all();
+            exchange::check_all(&mut self);
         }
         if self.is_alive() || self.open_handles() > 0 {
             return Err(CloseError(Box::new(self)));
@@ -62,7 +63,7 @@ impl<B: Backend> fmt::Debug for CloseError<B> {
 
 impl<B: Backend> fmt::Display for CloseError<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write_open(f)
+        debug_list::write_open(&self.0, f)
     }
 }
 

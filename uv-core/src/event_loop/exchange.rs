@@ -12,7 +12,8 @@ use poll_core::Backend;
 
 use super::Loop;
 use crate::event_loop::Notification;
-use crate::handles::AnyHandle;
+use crate::handles::{AnyHandle, fs_poll, lifecycle, udp};
+use crate::streams;
 
 thread_local! {
     /// How often a loop of this thread did not find its handle behind a callback.
@@ -33,39 +34,37 @@ pub(crate) fn note() {
     EXCHANGES.set(EXCHANGES.get().wrapping_add(1));
 }
 
-impl<B: Backend> Loop<B> {
-    /// Loops were exchanged since this loop last checked: what a callback of this loop has left
-    /// undone is done from here on.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn check_all(&mut self) {
-        self.exchanges = count();
-        self.free_closed();
-        self.check_streams();
-        self.check_udps();
-        self.check_fs_polls();
-        self.release_late_buffers();
-        // If waking fails the notes are found when the loop next checks them.
-        drop(self.notifier.notify(Notification::ALL));
-    }
+/// Loops were exchanged since this loop last checked: what a callback of this loop has left
+/// undone is done from here on.
+#[cold]
+#[inline(never)]
+pub(super) fn check_all<B: Backend>(lp: &mut Loop<B>) {
+    lp.exchanges = count();
+    free_closed(lp);
+    streams::check_all(lp);
+    udp::check_all(lp);
+    fs_poll::check_all(lp);
+    lp.provided.release_late(&mut lp.backend);
+    // If waking fails the notes are found when the loop next checks them.
+    drop(lp.notifier.notify(Notification::ALL));
+}
 
-    /// Frees the handles whose close callbacks have run.
-    fn free_closed(&mut self) {
-        while let Some(handle) = self.closed.pop() {
-            self.free_handle(handle);
-        }
+/// Frees the handles whose close callbacks have run.
+fn free_closed<B: Backend>(lp: &mut Loop<B>) {
+    while let Some(handle) = lp.closed.pop() {
+        lifecycle::free(lp, handle);
     }
+}
 
-    /// The close callback of `handle` is about to run.
-    pub(super) fn begin_closed(&mut self, handle: AnyHandle) {
-        self.closed.push(handle);
-    }
+/// The close callback of `handle` is about to run.
+pub(super) fn begin_closed<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
+    lp.closed.push(handle);
+}
 
-    /// It has run, in this loop or in one that was exchanged for it.
-    pub(super) fn end_closed(&mut self, handle: AnyHandle) {
-        match self.closed.pop_if(|closed| *closed == handle) {
-            Some(handle) => self.free_handle(handle),
-            None => note(),
-        }
+/// It has run, in this loop or in one that was exchanged for it.
+pub(super) fn end_closed<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
+    match lp.closed.pop_if(|closed| *closed == handle) {
+        Some(handle) => lifecycle::free(lp, handle),
+        None => note(),
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use poll_core::Backend;
 
 use super::{Loop, Notification};
+use crate::handles::{fs_event, process};
 
 impl<B: Backend> Loop<B> {
     /// Makes the loop work in a child of `fork`: handles go on there as in the parent.
@@ -60,14 +61,14 @@ impl<B: Backend> Loop<B> {
         }
         self.backend.after_fork()?;
         self.notifier.forget();
-        self.forget_sends();
+        self.asyncs.forget_sends();
         self.signals.forget_caught();
-        self.forget_children();
+        process::forget_all(self);
         self.works.forget_threads();
-        self.watch_anew();
-        self.share_streams();
+        fs_event::watch_again(self);
+        self.streams.share_all();
         // Its lock may be held by a thread that is not here: it is left as it is.
-        std::mem::forget(self.pool.take());
+        std::mem::forget(self.works.pool.take());
         if self.works.active() > 0 {
             self.notifier.notify(Notification::WORK)?;
         }

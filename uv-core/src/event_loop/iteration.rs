@@ -6,9 +6,13 @@ use std::time::Duration;
 use poll_core::{Backend, Event};
 
 use super::{Loop, RunMode};
-use crate::event_loop::{Done, Notification, SourceOwner};
-use crate::handles::{Closing, Phase};
-use crate::sys;
+use crate::event_loop::{Done, Notification, SourceOwner, exchange};
+use crate::handles::{
+    Closing, Phase, async_handle, fs_event, lifecycle, poll, process, signal, timer, udp, watcher,
+};
+use crate::requests::{task, work};
+use crate::streams::output;
+use crate::{streams, sys};
 
 /// Rounds of pending callbacks after a poll, so that one that defers for ever does not
 /// starve the rest.
@@ -29,7 +33,7 @@ impl<B: Backend> Loop<B> {
             self.finish_iteration();
         }
         self.update_time();
-        self.run_timers();
+        timer::run_due(self);
         Ok(())
     }
 
@@ -56,8 +60,8 @@ impl<B: Backend> Loop<B> {
         let may_block =
             self.pending.is_empty() && !self.watchers[Phase::Idle as usize].any_started();
         self.run_pending();
-        self.run_watchers(Phase::Idle);
-        self.run_watchers(Phase::Prepare);
+        watcher::run_phase(self, Phase::Idle);
+        watcher::run_phase(self, Phase::Prepare);
         match mode {
             RunMode::Default => self.poll_timeout(),
             RunMode::Once if may_block => self.poll_timeout(),
@@ -74,7 +78,7 @@ impl<B: Backend> Loop<B> {
             }
             self.run_pending();
         }
-        self.run_watchers(Phase::Check);
+        watcher::run_phase(self, Phase::Check);
         self.run_closing();
     }
 
@@ -170,14 +174,14 @@ impl<B: Backend> Loop<B> {
     /// True if something is to be given to the kernel or the backend before the wait.
     #[inline]
     pub(super) fn has_outgoing(&self) -> bool {
-        self.has_unflushed_streams() || !self.udp_flush_queue.is_empty() || self.works.has_lent()
+        self.streams.has_unflushed() || self.udps.has_unflushed() || self.works.has_lent()
     }
 
     #[inline(never)]
     fn send_outgoing(&mut self) {
-        self.flush_streams();
-        self.submit_udp_flush_queue();
-        self.submit_lent();
+        output::flush::submit_queued(self);
+        udp::flush::submit_queued(self);
+        task::submit_lent(self);
     }
 
     /// Waits, and measures for how long, or keeps profilers from ending it.
@@ -206,11 +210,11 @@ impl<B: Backend> Loop<B> {
                 Event::Ready { token, ready } => {
                     dispatched += 1;
                     match self.sources.get(token) {
-                        Some(&SourceOwner::Poll(poll)) => self.poll_ready(poll, ready),
-                        Some(&SourceOwner::Stream(stream)) => self.stream_ready(stream, ready),
-                        Some(&SourceOwner::Udp(udp)) => self.udp_ready(udp, ready),
-                        Some(&SourceOwner::Process(process)) => self.process_ready(process),
-                        Some(&SourceOwner::FsEvents) => drop(self.deliver_fs_events()),
+                        Some(&SourceOwner::Poll(poll)) => poll::ready(self, poll, ready),
+                        Some(&SourceOwner::Stream(stream)) => streams::ready(self, stream, ready),
+                        Some(&SourceOwner::Udp(udp)) => udp::ready(self, udp, ready),
+                        Some(&SourceOwner::Process(process)) => process::ready(self, process),
+                        Some(&SourceOwner::FsEvents) => drop(fs_event::deliver_all(self)),
                         None => {} // Closed by a callback of the same batch.
                     }
                 }
@@ -238,7 +242,7 @@ impl<B: Backend> Loop<B> {
         // them: what a job sent before it ended is delivered before its callback.
         let ended = self.notifier.take(Notification::WORK);
         if ended {
-            self.collect_ended_work();
+            self.works.collect_ended();
         }
         if self.notifier.take(Notification::ASYNC) {
             let notify_work = |lp: &mut Loop<B>, ended| {
@@ -246,20 +250,20 @@ impl<B: Backend> Loop<B> {
                     lp.notify_itself(Notification::WORK);
                 }
             };
-            self.guarded(ended, notify_work, |lp| dispatched += lp.run_asyncs());
+            self.guarded(ended, notify_work, |lp| dispatched += async_handle::run_pending(lp));
         }
         if ended {
-            dispatched += self.run_ended_work();
+            dispatched += work::run_ended(self);
         }
         if self.notifier.take(Notification::CHILD) {
-            dispatched += self.run_ended_children();
+            dispatched += process::run_ended(self);
         }
         if self.notifier.take(Notification::CHANGES) {
-            dispatched += self.deliver_fs_events();
+            dispatched += fs_event::deliver_all(self);
         }
         // Last, so that what came before the signal is handled before it.
         if self.notifier.take(Notification::SIGNAL) {
-            dispatched += self.run_signals();
+            dispatched += signal::run_caught(self);
         }
         dispatched
     }
@@ -282,17 +286,17 @@ impl<B: Backend> Loop<B> {
         std::mem::swap(&mut self.closing, &mut self.closing_now);
         self.closing_now.append(&mut self.closing);
         while let Some(handle) = self.closing_now.last().map(|closing| closing.handle) {
-            self.fail_pending_requests(handle);
+            lifecycle::fail_pending_requests(self, handle);
             let closing = self.closing_now.pop_if(|closing| closing.handle == handle);
             // Another loop's: it begins with its own.
             let Some(Closing { callback, .. }) = closing else { continue };
             match callback {
                 // The key is valid in the callback, and stale afterwards.
                 Some(callback) => {
-                    self.begin_closed(handle);
-                    self.finally(handle, Loop::end_closed, |lp, _| callback.call(lp, handle));
+                    exchange::begin_closed(self, handle);
+                    self.finally(handle, exchange::end_closed, |lp, _| callback.call(lp, handle));
                 }
-                None => self.free_handle(handle),
+                None => lifecycle::free(self, handle),
             }
         }
     }

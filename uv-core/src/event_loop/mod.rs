@@ -28,14 +28,13 @@ use poll_core::{Backend, Event, RawSource};
 use crate::backends::DefaultBackend;
 use crate::handles::{
     AnyHandle, Asyncs, Closing, ErrorHandler, FsEvents, FsPollSlot, Origins, PollSlot, Processes,
-    Signals, Timers, Udp, UdpSlot, Watchers,
+    Signals, Timers, Udps, Watchers, timer, udp,
 };
 use crate::metrics::{Meters, Metrics};
-use crate::pool::{CompletionQueue, Pool};
+use crate::pool::CompletionQueue;
 use crate::requests::Works;
 use crate::storage::{Arena, InlineFnOnce, Seed};
-use crate::streams::{Scratch, Streams};
-use crate::sys::datagrams::Datagrams;
+use crate::streams::{self, Streams, output};
 use crate::{error, handles, sys};
 pub use close::CloseError;
 pub(crate) use notifier::{Notification, Notifier};
@@ -122,19 +121,9 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) processes: Processes<B>,
     pub(crate) fs_polls: Arena<FsPollSlot<B>>,
     pub(crate) streams: Streams<B>,
-    /// Where streams read into; `None` until they do, and while it is lent.
-    pub(crate) scratch: Option<Box<Scratch>>,
-    /// For listeners, when there are no more descriptors.
-    pub(crate) reserve: sys::Reserve,
-    pub(crate) udps: Arena<UdpSlot<B>>,
-    /// Those with datagrams that are to be sent before the next wait.
-    pub(crate) udp_flush_queue: Vec<Udp>,
-    /// Where datagrams are received; `None` until they are, and while they are lent.
-    pub(crate) datagrams: Option<Box<Datagrams>>,
+    pub(crate) udps: Udps<B>,
     pub(crate) fs_events: FsEvents<B>,
     pub(crate) works: Works<B>,
-    /// The pool that this loop was given, or the process's once it has used it.
-    pub(crate) pool: Option<Pool>,
     /// Callbacks that are due in the next pending phase.
     pending: VecDeque<InlineFnOnce<B, ()>>,
     /// Callbacks for the pending phase that the next iteration begins with.
@@ -199,14 +188,9 @@ impl<B: Backend> Loop<B> {
             processes: Processes::new(seed, Arc::clone(&notifier)),
             fs_polls: Arena::new(seed),
             streams: Streams::new(seed),
-            scratch: None,
-            reserve: sys::Reserve::default(),
-            udps: Arena::new(seed),
-            udp_flush_queue: Vec::new(),
-            datagrams: None,
+            udps: Udps::new(seed),
             fs_events: FsEvents::new(seed),
             works: Works::new(seed, CompletionQueue::new(Arc::clone(&notifier))),
-            pool: None,
             pending: VecDeque::new(),
             next_iteration: VecDeque::new(),
             iteration: 0,
@@ -243,13 +227,13 @@ impl<B: Backend> Loop<B> {
     pub fn run(&mut self, mode: RunMode) -> io::Result<bool> {
         let _running = Running::begin(&self.running)?;
         if self.exchanges != exchange::count() {
-            self.check_all();
+            exchange::check_all(self);
         }
         let mut alive = self.is_alive();
         let mut next = mode;
         self.update_time();
         if mode == RunMode::Default && alive && !self.stopped {
-            self.run_timers();
+            timer::run_due(self);
             if !self.is_alive() {
                 // A loop that was alive iterates once, but has nothing to wait for.
                 next = RunMode::NoWait;
@@ -262,7 +246,7 @@ impl<B: Backend> Loop<B> {
                 return Err(error);
             }
             if self.exchanges != exchange::count() {
-                self.check_all();
+                exchange::check_all(self);
             }
             alive = self.is_alive();
             next = mode;
@@ -277,10 +261,10 @@ impl<B: Backend> Loop<B> {
 
     /// Sends what can be sent without waiting: the loop may not wait again.
     fn flush_by_calls(&mut self) {
-        self.flush_streams_by_calls();
-        self.flush_udp_sends_directly();
+        output::flush::send_by_calls(self);
+        udp::flush::send_by_calls(self);
         if self.operations.has_deferred_closes() {
-            self.flush_closes();
+            streams::handover::flush_closes(self);
         }
     }
 

@@ -12,10 +12,12 @@ use std::io;
 use bitflags::bitflags;
 use poll_core::{Backend, BufferLease, Event, Op, OpKind, Table, Token};
 
-use crate::Loop;
-use crate::handles::{Closing, Udp};
+use crate::handles::{Closing, Udp, udp};
+use crate::requests::task;
 use crate::storage::{Arena, Seed};
+use crate::streams::{input, output};
 use crate::sys::{self, SendMessage, Transport};
+use crate::{Loop, streams};
 
 bitflags! {
     /// Which operations the backend performs, of those that handles use.
@@ -259,7 +261,7 @@ impl<B: Backend> Loop<B> {
         // SAFETY: the caller's promise.
         let submitted = unsafe { self.backend.submit(token, op) };
         if submitted.is_err() {
-            self.end_operation(token);
+            self.operations.end(token);
         }
         submitted.map(|()| token)
     }
@@ -279,7 +281,7 @@ impl<B: Backend> Loop<B> {
         gather: Option<Box<SendMessage>>,
     ) -> io::Result<InFlight> {
         let kind = op.kind();
-        // SAFETY: the caller's promise; `gather` is dropped by `end_operation`, after the last
+        // SAFETY: the caller's promise; `gather` is dropped by `Operations::end`, after the last
         // `Done`.
         let token = unsafe { self.submit_with(owner, op, gather) }?;
         Ok(InFlight { token, kind, cancelled: false })
@@ -299,7 +301,7 @@ impl<B: Backend> Loop<B> {
                 // An earlier result stays.
                 let _ = self.operations.held.insert(token, done.result);
                 if let OpOwner::StreamOutput(key) = owner {
-                    self.stream_send_held(key);
+                    streams::arm::send_held(self, key);
                 }
                 return false;
             }
@@ -308,30 +310,35 @@ impl<B: Backend> Loop<B> {
             }
         }
         if !done.more {
-            self.end_operation(token);
+            self.operations.end(token);
         }
         match owner {
-            OpOwner::Task(request) => self.task_done(request, done.result),
-            OpOwner::StreamInput(key) => self.stream_input_done(key, done),
-            OpOwner::StreamOutput(key) => self.stream_output_done(key, done),
-            OpOwner::HeldSend(held) => self.held_send_done(held, done.result),
-            OpOwner::UdpInput(udp) => self.udp_input_done(udp, done),
-            OpOwner::UdpOutput(udp) => self.udp_output_done(udp, done),
+            OpOwner::Task(request) => task::done(self, request, done.result),
+            OpOwner::StreamInput(key) => input::done(self, key, done),
+            OpOwner::StreamOutput(key) => output::done(self, key, done),
+            OpOwner::HeldSend(held) => output::held_send::done(self, held, done.result),
+            OpOwner::UdpInput(udp) => udp::arm::input_done(self, udp, done),
+            OpOwner::UdpOutput(udp) => udp::flush::output_done(self, udp, done),
             #[cfg(windows)]
-            OpOwner::Pipe(flight) => self.pipe_done(flight, done.result),
+            OpOwner::Pipe(flight) => streams::named_pipe::done(self, flight, done.result),
         }
     }
+}
 
+impl<B: Backend> Operations<B> {
     /// The last operation of a handle that is closing has ended: nothing holds it any more.
-    pub(crate) fn finish_deferred_close(&mut self, deferred: Option<Token>) {
-        let deferred = deferred.and_then(|key| self.operations.deferred_closes.remove(key));
-        self.closing.extend(deferred.and_then(|deferred| deferred.closing));
+    pub(crate) fn finish_deferred_close(
+        &mut self,
+        closing: &mut Vec<Closing<B>>,
+        deferred: Option<Token>,
+    ) {
+        let deferred = deferred.and_then(|key| self.deferred_closes.remove(key));
+        closing.extend(deferred.and_then(|deferred| deferred.closing));
     }
 
-    fn end_operation(&mut self, token: Token) {
-        if let Some(Operation { gather: Some(gather), .. }) = self.operations.flights.remove(token)
-        {
-            self.operations.spare.push(gather);
+    fn end(&mut self, token: Token) {
+        if let Some(Operation { gather: Some(gather), .. }) = self.flights.remove(token) {
+            self.spare.push(gather);
         }
     }
 }

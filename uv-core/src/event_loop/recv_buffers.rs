@@ -54,7 +54,7 @@ struct Memory {
 
 impl Memory {
     fn new(len: usize) -> Memory {
-        // Zeroed lazily: the system ensure_group a page when it is first used.
+        // Zeroed lazily: the system provides a page when it is first used.
         let zeros = vec![0_u8; len].into_boxed_slice();
         let zeros: *mut [u8] = Box::into_raw(zeros);
         // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and `zeros` comes from `into_raw` above.
@@ -100,7 +100,7 @@ impl Provided {
     }
 }
 
-/// Received bytes, in memory that is leased until [`Loop::release_buffer`].
+/// Received bytes, in memory that is leased until [`Groups::release`].
 #[derive(Debug)]
 pub(crate) struct Piece {
     /// Keeps the memory alive: the callback that reads the piece may drop the loop.
@@ -116,7 +116,7 @@ impl Deref for Piece {
     fn deref(&self) -> &[u8] {
         let bytes = self.memory.bytes[self.start..][..self.len].as_ptr().cast();
         // SAFETY: the slicing above checks the bounds. The kernel does not write to a leased piece
-        // until `release_buffer`, which consumes this value.
+        // until `Groups::release`, which consumes this value.
         unsafe { std::slice::from_raw_parts(bytes, self.len) }
     }
 }
@@ -140,23 +140,23 @@ impl Groups {
     }
 }
 
-impl<B: Backend> Loop<B> {
+impl Groups {
     /// Registers the group unless it is registered. Returns whether it is.
-    pub(crate) fn ensure_group(&mut self, group: Group) -> bool {
-        let provided = &mut self.provided.0[usize::from(group.number())];
+    pub(crate) fn ensure(&mut self, backend: &mut impl Backend, group: Group) -> bool {
+        let provided = &mut self.0[usize::from(group.number())];
         if provided.is_none() {
             let (size, count) = group.extent();
-            *provided = Provided::new(&mut self.backend, group.number(), size, count).ok();
+            *provided = Provided::new(backend, group.number(), size, count).ok();
         }
         provided.is_some()
     }
 
     /// Returns a leased piece to the backend.
     #[inline]
-    pub(crate) fn release_buffer(&mut self, piece: Piece) {
-        let provided = self.provided.0[usize::from(piece.lease.group)].as_ref();
+    pub(crate) fn release(&mut self, backend: &mut impl Backend, piece: Piece) {
+        let provided = self.0[usize::from(piece.lease.group)].as_ref();
         if provided.is_some_and(|it| Rc::ptr_eq(&it.memory, &piece.memory)) {
-            self.backend.release_buffer(piece.lease);
+            backend.release_buffer(piece.lease);
         } else {
             // The piece belongs to another loop, which releases it later, or its group is
             // unregistered.
@@ -166,16 +166,19 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Releases the pieces that other loops could not release.
-    pub(crate) fn release_late_buffers(&mut self) {
-        for provided in self.provided.0.iter().flatten() {
+    pub(crate) fn release_late(&mut self, backend: &mut impl Backend) {
+        for provided in self.0.iter().flatten() {
             let late = provided.memory.late.take();
-            late.into_iter().for_each(|lease| self.backend.release_buffer(lease));
+            late.into_iter().for_each(|lease| backend.release_buffer(lease));
         }
     }
+}
 
+impl<B: Backend> Loop<B> {
     /// Lends a piece to `call`, and releases it when `call` has returned or panicked.
     #[inline]
     pub(crate) fn lend(&mut self, piece: Piece, call: impl FnOnce(&mut Loop<B>, &[u8])) {
-        self.finally(piece, Loop::release_buffer, |lp, piece| call(lp, piece));
+        let release = |lp: &mut Loop<B>, piece: Piece| lp.provided.release(&mut lp.backend, piece);
+        self.finally(piece, release, |lp, piece| call(lp, piece));
     }
 }

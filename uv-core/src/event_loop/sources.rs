@@ -6,8 +6,8 @@ use std::io;
 
 use poll_core::{Backend, Interest, Mode, RawSource, Token};
 
-use crate::Loop;
 use crate::handles::{Poll, Process, Udp};
+use crate::{Loop, streams};
 
 /// The owner of a source.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl<B: Backend> Loop<B> {
         let mut registered = unsafe { self.backend.register(token, raw, interest, Mode::Level) };
         if let Err(error) = &registered
             && error.kind() == io::ErrorKind::AlreadyExists
-            && self.release_idle_source(raw)
+            && streams::handover::release_idle_source(self, raw)
         {
             // SAFETY: as above.
             registered = unsafe { self.backend.register(token, raw, interest, Mode::Level) };

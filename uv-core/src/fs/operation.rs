@@ -7,6 +7,7 @@ use poll_core::{Backend, Op, Token};
 
 use crate::handles::{key_from_bits, key_to_bits};
 use crate::pool::{Pool, Step, Task};
+use crate::requests::task;
 use crate::{Loop, error};
 
 /// A file operation that has not started.
@@ -143,7 +144,7 @@ impl<A: Action> Operation<A> {
         callback: impl FnOnce(&mut Loop<B>, A::Output) + 'static,
     ) -> FsRequest {
         let done = move |lp: &mut Loop<B>, action: A, result| callback(lp, action.output(result));
-        FsRequest(lp.queue_task(pool, self.0, done))
+        FsRequest(task::queue(lp, pool, self.0, done))
     }
 }
 
@@ -211,7 +212,7 @@ impl FsRequest {
     /// [close](super::close) that the backend performs; `NotFound` if its callback has run.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.cancel_request(self.0)
+        task::cancel(lp, self.0)
     }
 }
 

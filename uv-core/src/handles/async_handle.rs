@@ -146,56 +146,57 @@ impl Async {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Calls the asyncs with pending sends in the order of creation; returns the number of calls.
-    pub(crate) fn run_asyncs(&mut self) -> usize {
-        let mut due = std::mem::take(&mut self.asyncs.due);
-        let pending = |slot: &AsyncSlot<B>| slot.flag.pending.load(Ordering::Relaxed);
-        let slots = self.asyncs.slots.iter().filter(|(_, slot)| pending(slot));
-        due.extend(slots.map(|(key, slot)| (slot.base.id(), key)));
-        due.sort_unstable();
-        let mut called = 0;
-        for (_, key) in due.drain(..) {
-            let Some(slot) = self.asyncs.slots.get_mut(key) else { continue };
-            if slot.base.is_closing() {
-                continue;
-            }
-            // Cleared before the call, so that a send during the callback causes another call.
-            slot.flag.pending.swap(false, Ordering::AcqRel);
-            let Some(mut callback) = slot.callback.take() else {
-                self.stop_async(Async(key)); // An exchange of loops has lost the callback.
-                continue;
-            };
-            called += 1;
-            self.call(&mut callback, Async(key), |lp, handle| {
-                lp.stop_async(handle);
-                // After a panic, the remaining asyncs must not wait for the next send.
-                drop(lp.notifier.notify(Notification::ASYNC));
-            });
-            match self.asyncs.slots.get_mut(key) {
-                Some(slot) if slot.base.is_active() || slot.base.is_closing() => {
-                    slot.callback.get_or_insert(callback);
-                }
-                Some(_) => {}
-                None => exchange::note(),
-            }
-        }
-        self.asyncs.due = due;
-        called
-    }
-
+impl<B: Backend> Asyncs<B> {
     /// Makes sends fail: at close, after a panic of the callback, or when a channel has no senders.
-    pub(crate) fn stop_async(&mut self, handle: Async) {
-        if let Some(slot) = self.asyncs.slots.get_mut(handle.0) {
+    pub(crate) fn stop(&mut self, active: &mut usize, handle: Async) {
+        if let Some(slot) = self.slots.get_mut(handle.0) {
             slot.flag.closed.store(true, Ordering::Release);
-            slot.base.stop(&mut self.active_handles);
+            slot.base.stop(active);
         }
     }
 
     /// Discards pending sends in a forked child: they belong to the parent.
     pub(crate) fn forget_sends(&mut self) {
-        for (_, slot) in self.asyncs.slots.iter_mut() {
+        for (_, slot) in self.slots.iter_mut() {
             slot.flag.pending.store(false, Ordering::Release);
         }
     }
+}
+
+/// Calls the asyncs with pending sends in the order of creation; returns the number of calls.
+pub(crate) fn run_pending<B: Backend>(lp: &mut Loop<B>) -> usize {
+    let mut due = std::mem::take(&mut lp.asyncs.due);
+    let pending = |slot: &AsyncSlot<B>| slot.flag.pending.load(Ordering::Relaxed);
+    let slots = lp.asyncs.slots.iter().filter(|(_, slot)| pending(slot));
+    due.extend(slots.map(|(key, slot)| (slot.base.id(), key)));
+    due.sort_unstable();
+    let mut called = 0;
+    for (_, key) in due.drain(..) {
+        let Some(slot) = lp.asyncs.slots.get_mut(key) else { continue };
+        if slot.base.is_closing() {
+            continue;
+        }
+        // Cleared before the call, so that a send during the callback causes another call.
+        slot.flag.pending.swap(false, Ordering::AcqRel);
+        let Some(mut callback) = slot.callback.take() else {
+            // An exchange of loops has lost the callback.
+            lp.asyncs.stop(&mut lp.active_handles, Async(key));
+            continue;
+        };
+        called += 1;
+        lp.call(&mut callback, Async(key), |lp, handle| {
+            lp.asyncs.stop(&mut lp.active_handles, handle);
+            // After a panic, the remaining asyncs must not wait for the next send.
+            drop(lp.notifier.notify(Notification::ASYNC));
+        });
+        match lp.asyncs.slots.get_mut(key) {
+            Some(slot) if slot.base.is_active() || slot.base.is_closing() => {
+                slot.callback.get_or_insert(callback);
+            }
+            Some(_) => {}
+            None => exchange::note(),
+        }
+    }
+    lp.asyncs.due = due;
+    called
 }

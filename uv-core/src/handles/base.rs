@@ -9,7 +9,7 @@ use poll_core::{Backend, RawSource, Token};
 
 use crate::handles::{
     Async, Check, FsEvent, FsPoll, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty,
-    Udp, raw,
+    Udp, error_path, lifecycle, raw,
 };
 use crate::storage::InlineFnOnce;
 use crate::{Loop, error};
@@ -505,7 +505,7 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     /// ```
     fn fail<B: Backend>(self, lp: &mut Loop<B>, error: io::Error) {
         self.close_if_open(lp);
-        lp.report_later(self.into(), error);
+        error_path::report_later(lp, self.into(), error);
     }
 
     /// Calls `f`, in which `?` can be used; its error closes the handle, as
@@ -554,11 +554,11 @@ fn close<B: Backend>(
     if base.is_closing() {
         return Err(error::closing());
     }
-    lp.stop_handle(handle);
+    lifecycle::stop(lp, handle);
     if let Some((base, alive)) = lp.base_mut(handle) {
         base.stop(alive);
         base.set_closing();
     }
-    lp.schedule_close(Closing { handle, callback });
+    lifecycle::schedule_close(lp, Closing { handle, callback });
     Ok(())
 }

@@ -149,7 +149,7 @@ impl<T: Send + 'static> Channel<T> {
                 }
             }
             match disconnect {
-                Disconnect::Stop if disconnected => lp.stop_async(handle),
+                Disconnect::Stop if disconnected => lp.asyncs.stop(&mut lp.active_handles, handle),
                 Disconnect::Close if disconnected => drop(handle.close(lp)),
                 _ => {}
             }

@@ -104,78 +104,86 @@ impl<B: Backend> Loop<B> {
     pub fn debug_alive(&self) -> DebugHandles<'_, B> {
         DebugHandles { lp: self, which: Which::KeepAlive }
     }
+}
 
-    /// Writes the open handles for the error of [`Loop::close`].
-    pub(crate) fn write_open(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.open_handles() {
-            0 => f.write_str("the loop is busy: no handle is open, but requests are pending")?,
-            1 => f.write_str("the loop is busy: 1 handle is open")?,
-            count => write!(f, "the loop is busy: {count} handles are open")?,
-        }
-        let all = self.walk();
-        for &handle in all.iter().take(NAMED) {
-            f.write_str("\n  ")?;
-            self.write_handle(handle, f)?;
-        }
-        if all.len() > NAMED {
-            write!(f, "\n  and {} more", all.len() - NAMED)?;
-        }
-        Ok(())
+/// Writes the open handles for the error of [`Loop::close`].
+pub(crate) fn write_open<B: Backend>(lp: &Loop<B>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match lp.open_handles() {
+        0 => f.write_str("the loop is busy: no handle is open, but requests are pending")?,
+        1 => f.write_str("the loop is busy: 1 handle is open")?,
+        count => write!(f, "the loop is busy: {count} handles are open")?,
     }
-
-    fn write_handle(&self, handle: AnyHandle, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(base) = self.base(handle) else { return Ok(()) };
-        let flag = |on: bool, letter: char| if on { letter } else { '-' };
-        write!(
-            f,
-            "[{}{}{}] {handle}",
-            flag(base.is_referenced(), 'R'),
-            flag(base.is_active(), 'A'),
-            flag(base.is_closing(), 'C'),
-        )?;
-        match handle {
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
-                self.write_stream(handle, f)?;
-            }
-            AnyHandle::Process(process) => {
-                if let Ok(pid) = process.pid(self) {
-                    write!(f, ", pid {pid}")?;
-                }
-            }
-            _ => {}
-        }
-        match self.origins.get(base.id()) {
-            Some(origin) => write!(f, ", made at {origin}"),
-            None => Ok(()),
-        }
+    let all = lp.walk();
+    for &handle in all.iter().take(NAMED) {
+        f.write_str("\n  ")?;
+        write_handle(lp, handle, f)?;
     }
+    if all.len() > NAMED {
+        write!(f, "\n  and {} more", all.len() - NAMED)?;
+    }
+    Ok(())
+}
 
-    fn write_stream(&self, handle: AnyHandle, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(slot) = self.streams.slots.get(handle.key()) else { return Ok(()) };
-        let address = |address: fn(Tcp, &Loop<B>) -> std::io::Result<_>| match handle {
-            AnyHandle::Tcp(tcp) => address(tcp, self).ok(),
-            _ => None,
-        };
-        if slot.flags.contains(Flags::LISTENING) {
-            f.write_str(", listens")?;
-            if let Some(address) = address(Tcp::local_addr) {
-                write!(f, " on {address}")?;
+fn write_handle<B: Backend>(
+    lp: &Loop<B>,
+    handle: AnyHandle,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let Some(base) = lp.base(handle) else { return Ok(()) };
+    let flag = |on: bool, letter: char| if on { letter } else { '-' };
+    write!(
+        f,
+        "[{}{}{}] {handle}",
+        flag(base.is_referenced(), 'R'),
+        flag(base.is_active(), 'A'),
+        flag(base.is_closing(), 'C'),
+    )?;
+    match handle {
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+            write_stream(lp, handle, f)?;
+        }
+        AnyHandle::Process(process) => {
+            if let Ok(pid) = process.pid(lp) {
+                write!(f, ", pid {pid}")?;
             }
-        } else if slot.flags.contains(Flags::CONNECTING) {
-            f.write_str(", connects")?;
-        } else if let Some(address) = address(Tcp::peer_addr) {
-            write!(f, ", connected to {address}")?;
         }
-        if slot.flags.contains(Flags::READING) {
-            f.write_str(", reads")?;
+        _ => {}
+    }
+    match lp.origins.get(base.id()) {
+        Some(origin) => write!(f, ", made at {origin}"),
+        None => Ok(()),
+    }
+}
+
+fn write_stream<B: Backend>(
+    lp: &Loop<B>,
+    handle: AnyHandle,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let Some(slot) = lp.streams.slots.get(handle.key()) else { return Ok(()) };
+    let address = |address: fn(Tcp, &Loop<B>) -> std::io::Result<_>| match handle {
+        AnyHandle::Tcp(tcp) => address(tcp, lp).ok(),
+        _ => None,
+    };
+    if slot.flags.contains(Flags::LISTENING) {
+        f.write_str(", listens")?;
+        if let Some(address) = address(Tcp::local_addr) {
+            write!(f, " on {address}")?;
         }
-        if slot.flags.contains(Flags::SHUTTING) {
-            f.write_str(", shuts down")?;
-        }
-        match slot.queued_bytes() {
-            0 => Ok(()),
-            bytes => write!(f, ", {bytes} bytes to write"),
-        }
+    } else if slot.flags.contains(Flags::CONNECTING) {
+        f.write_str(", connects")?;
+    } else if let Some(address) = address(Tcp::peer_addr) {
+        write!(f, ", connected to {address}")?;
+    }
+    if slot.flags.contains(Flags::READING) {
+        f.write_str(", reads")?;
+    }
+    if slot.flags.contains(Flags::SHUTTING) {
+        f.write_str(", shuts down")?;
+    }
+    match slot.queued_bytes() {
+        0 => Ok(()),
+        bytes => write!(f, ", {bytes} bytes to write"),
     }
 }
 
@@ -183,7 +191,7 @@ impl<B: Backend> fmt::Display for DebugHandles<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for handle in self.lp.walk() {
             if self.lp.base(handle).is_some_and(|base| self.which.includes(base)) {
-                self.lp.write_handle(handle, f)?;
+                write_handle(self.lp, handle, f)?;
                 writeln!(f)?;
             }
         }

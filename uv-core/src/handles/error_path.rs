@@ -40,17 +40,17 @@ impl<B: Backend> Loop<B> {
         let handler = move |lp: &mut Loop<B>, (handle, error)| handler(lp, handle, error);
         drop(self.error_handler.replace(ErrorHandler::new(handler)));
     }
+}
 
-    /// Reports an error to the handler in the pending phase, because no call runs a callback
-    /// inline.
-    pub(crate) fn report_later(&mut self, handle: AnyHandle, error: io::Error) {
-        self.defer(move |lp| lp.report(handle, error));
-    }
+/// Reports an error to the handler in the pending phase, because no call runs a callback
+/// inline.
+pub(crate) fn report_later<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle, error: io::Error) {
+    lp.defer(move |lp| report(lp, handle, error));
+}
 
-    fn report(&mut self, handle: AnyHandle, error: io::Error) {
-        let Some(mut handler) = self.error_handler.take() else { return };
-        // A handler that panics is dropped, as the callback of any handle is.
-        handler.call(self, (handle, error));
-        self.error_handler.get_or_insert(handler);
-    }
+fn report<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle, error: io::Error) {
+    let Some(mut handler) = lp.error_handler.take() else { return };
+    // A handler that panics is dropped, as the callback of any handle is.
+    handler.call(lp, (handle, error));
+    lp.error_handler.get_or_insert(handler);
 }

@@ -132,7 +132,7 @@ impl FsPoll {
             return Err(error::already());
         }
         slot.started += 1;
-        lp.start_stat(self, path.as_ref())?;
+        start_stat(lp, self, path.as_ref())?;
         let (timer, stat_at) = (Timer::internal(lp), lp.now());
         let Some(slot) = lp.fs_polls.get_mut(self.0) else { return Ok(()) };
         slot.watch = Some(Box::new(Watch {
@@ -174,7 +174,7 @@ impl FsPoll {
         slot.base.stop(&mut lp.active_handles);
         let (watch, callback) = (slot.watch.take(), slot.callback.take());
         if let Some(watch) = watch {
-            lp.free_internal(watch.timer);
+            lp.timers.free_internal(watch.timer);
         }
         // Last: destructors of the captured values may do anything.
         drop(callback);
@@ -196,87 +196,85 @@ impl FsPoll {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Starts a `stat` of the path.
-    fn start_stat(&mut self, poll: FsPoll, path: &Path) -> io::Result<()> {
-        let started = self.fs_polls.get(poll.0).map_or(0, |slot| slot.started);
-        let done = move |lp: &mut Loop<B>, stat| lp.stat_done(poll, started, stat);
-        fs::stat(path).start(self, done).map(drop)
-    }
+/// Starts a `stat` of the path.
+fn start_stat<B: Backend>(lp: &mut Loop<B>, poll: FsPoll, path: &Path) -> io::Result<()> {
+    let started = lp.fs_polls.get(poll.0).map_or(0, |slot| slot.started);
+    let done = move |lp: &mut Loop<B>, stat| stat_done(lp, poll, started, stat);
+    fs::stat(path).start(lp, done).map(drop)
+}
 
-    /// Handles the result of a `stat`: delivers a change, and schedules the next `stat`.
-    fn stat_done(&mut self, poll: FsPoll, started: u64, stat: io::Result<Stat>) {
-        let Some(slot) = self.fs_polls.get_mut(poll.0) else { return };
+/// Handles the result of a `stat`: delivers a change, and schedules the next `stat`.
+fn stat_done<B: Backend>(lp: &mut Loop<B>, poll: FsPoll, started: u64, stat: io::Result<Stat>) {
+    let Some(slot) = lp.fs_polls.get_mut(poll.0) else { return };
+    let Some(watch) = &mut slot.watch else { return };
+    if slot.started != started {
+        return; // The handle was restarted meanwhile.
+    }
+    // A cancelled `stat` (in a forked child) is not an outcome.
+    let is_cancelled = |error: &io::Error| error.raw_os_error() == Some(sys::CANCELLED);
+    let previous = watch.last;
+    let changed = match &stat {
+        Err(error) if is_cancelled(error) => false,
+        stat => watch.record(stat),
+    };
+    if let Ok(stat) = stat {
+        watch.last = stat;
+    }
+    if changed && let Some(callback) = slot.callback.take() {
+        deliver_change(lp, started, callback, (poll, previous, stat));
+    }
+    schedule_stat(lp, poll, started);
+}
+
+fn deliver_change<B: Backend>(
+    lp: &mut Loop<B>,
+    started: u64,
+    mut callback: InlineFnMut<B, Change>,
+    change: Change,
+) {
+    let poll = change.0;
+    lp.call_with(&mut callback, change, poll, |lp, poll| drop(poll.stop(lp)));
+    match lp.fs_polls.get_mut(poll.0) {
+        Some(slot) if slot.started == started && slot.watch.is_some() => {
+            slot.callback.get_or_insert(callback);
+        }
+        Some(_) => {}
+        None => exchange::note(),
+    }
+}
+
+/// Stops the handles whose callbacks an exchange of loops has lost.
+#[cold]
+pub(crate) fn check_all<B: Backend>(lp: &mut Loop<B>) {
+    let lost = |slot: &FsPollSlot<B>| slot.watch.is_some() && slot.callback.is_none();
+    let keys = lp.fs_polls.iter().filter(|(_, slot)| lost(slot)).map(|(key, _)| key);
+    let keys: Vec<_> = keys.collect();
+    keys.into_iter().for_each(|key| drop(FsPoll(key).stop(lp)));
+}
+
+/// Starts the timer for the next `stat`, unless the handle was stopped.
+fn schedule_stat<B: Backend>(lp: &mut Loop<B>, poll: FsPoll, started: u64) {
+    let now = lp.now();
+    let Some(slot) = lp.fs_polls.get(poll.0) else { return };
+    let Some(watch) = slot.watch.as_ref().filter(|_| slot.started == started) else { return };
+    // The interval is from start to start: subtract the time that the last `stat` took,
+    // modulo the interval.
+    let interval = nanoseconds(watch.interval);
+    let took = nanoseconds(now.saturating_sub(watch.stat_at)) % interval;
+    let (timer, delay) = (watch.timer, Duration::from_nanos(interval - took));
+    let again = timer.start(lp, delay, Duration::ZERO, move |lp, _| {
+        let now = lp.now();
+        let Some(slot) = lp.fs_polls.get_mut(poll.0) else { return };
         let Some(watch) = &mut slot.watch else { return };
-        if slot.started != started {
-            return; // The handle was restarted meanwhile.
+        watch.stat_at = now;
+        let path = std::mem::take(&mut watch.path);
+        let started = start_stat(lp, poll, &path);
+        debug_assert!(started.is_ok(), "the first `stat` of the path started: {started:?}");
+        if let Some(watch) = lp.fs_polls.get_mut(poll.0).and_then(|slot| slot.watch.as_mut()) {
+            watch.path = path;
         }
-        // A cancelled `stat` (in a forked child) is not an outcome.
-        let is_cancelled = |error: &io::Error| error.raw_os_error() == Some(sys::CANCELLED);
-        let previous = watch.last;
-        let changed = match &stat {
-            Err(error) if is_cancelled(error) => false,
-            stat => watch.record(stat),
-        };
-        if let Ok(stat) = stat {
-            watch.last = stat;
-        }
-        if changed && let Some(callback) = slot.callback.take() {
-            self.deliver_change(started, callback, (poll, previous, stat));
-        }
-        self.schedule_stat(poll, started);
-    }
-
-    fn deliver_change(
-        &mut self,
-        started: u64,
-        mut callback: InlineFnMut<B, Change>,
-        change: Change,
-    ) {
-        let poll = change.0;
-        self.call_with(&mut callback, change, poll, |lp, poll| drop(poll.stop(lp)));
-        match self.fs_polls.get_mut(poll.0) {
-            Some(slot) if slot.started == started && slot.watch.is_some() => {
-                slot.callback.get_or_insert(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
-        }
-    }
-
-    /// Stops the handles whose callbacks an exchange of loops has lost.
-    #[cold]
-    pub(crate) fn check_fs_polls(&mut self) {
-        let lost = |slot: &FsPollSlot<B>| slot.watch.is_some() && slot.callback.is_none();
-        let keys = self.fs_polls.iter().filter(|(_, slot)| lost(slot)).map(|(key, _)| key);
-        let keys: Vec<_> = keys.collect();
-        keys.into_iter().for_each(|key| drop(FsPoll(key).stop(self)));
-    }
-
-    /// Starts the timer for the next `stat`, unless the handle was stopped.
-    fn schedule_stat(&mut self, poll: FsPoll, started: u64) {
-        let now = self.now();
-        let Some(slot) = self.fs_polls.get(poll.0) else { return };
-        let Some(watch) = slot.watch.as_ref().filter(|_| slot.started == started) else { return };
-        // The interval is from start to start: subtract the time that the last `stat` took,
-        // modulo the interval.
-        let interval = nanoseconds(watch.interval);
-        let took = nanoseconds(now.saturating_sub(watch.stat_at)) % interval;
-        let (timer, delay) = (watch.timer, Duration::from_nanos(interval - took));
-        let again = timer.start(self, delay, Duration::ZERO, move |lp, _| {
-            let now = lp.now();
-            let Some(slot) = lp.fs_polls.get_mut(poll.0) else { return };
-            let Some(watch) = &mut slot.watch else { return };
-            watch.stat_at = now;
-            let path = std::mem::take(&mut watch.path);
-            let started = lp.start_stat(poll, &path);
-            debug_assert!(started.is_ok(), "the first `stat` of the path started: {started:?}");
-            if let Some(watch) = lp.fs_polls.get_mut(poll.0).and_then(|slot| slot.watch.as_mut()) {
-                watch.path = path;
-            }
-        });
-        debug_assert!(again.is_ok(), "the handle owns the timer: {again:?}");
-    }
+    });
+    debug_assert!(again.is_ok(), "the handle owns the timer: {again:?}");
 }
 
 impl Watch {

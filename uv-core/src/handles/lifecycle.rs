@@ -4,12 +4,13 @@
 
 use poll_core::Backend;
 
-use crate::Loop;
 use crate::handles::watcher::Phase;
 use crate::handles::{
-    AnyHandle, Async, Base, Closing, FsEvent, FsPoll, Poll, Process, Signal, Timer, Udp,
+    AnyHandle, Async, Base, Closing, FsEvent, FsPoll, Poll, Process, Signal, Timer, Udp, poll,
+    process, udp,
 };
 use crate::storage::contain;
+use crate::{Loop, streams};
 
 impl<B: Backend> Loop<B> {
     /// All open handles in the order of their creation, including closing ones.
@@ -44,7 +45,7 @@ impl<B: Backend> Loop<B> {
         all.extend(slots.map(|(key, slot)| (slot.base.id(), Signal(key).into())));
         let slots = self.streams.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.id(), slot.kind.handle(key))));
-        let slots = self.udps.iter();
+        let slots = self.udps.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.id(), Udp(key).into())));
         let slots = self.processes.slots.iter();
         all.extend(slots.map(|(key, slot)| (slot.base.id(), Process(key).into())));
@@ -83,7 +84,7 @@ impl<B: Backend> Loop<B> {
             + self.polls.len()
             + self.signals.slots.len()
             + self.streams.slots.len()
-            + self.udps.len()
+            + self.udps.slots.len()
             + self.processes.slots.len()
             + self.fs_events.slots.len()
             + self.fs_polls.len()
@@ -134,7 +135,7 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
                 self.streams.slots.get(key)?.base
             }
-            AnyHandle::Udp(_) => self.udps.get(key)?.base,
+            AnyHandle::Udp(_) => self.udps.slots.get(key)?.base,
             AnyHandle::Process(_) => self.processes.slots.get(key)?.base,
             AnyHandle::FsEvent(_) => self.fs_events.slots.get(key)?.base,
             AnyHandle::FsPoll(_) => self.fs_polls.get(key)?.base,
@@ -160,118 +161,118 @@ impl<B: Backend> Loop<B> {
             AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
                 &mut self.streams.slots.get_mut(key)?.base
             }
-            AnyHandle::Udp(_) => &mut self.udps.get_mut(key)?.base,
+            AnyHandle::Udp(_) => &mut self.udps.slots.get_mut(key)?.base,
             AnyHandle::Process(_) => &mut self.processes.slots.get_mut(key)?.base,
             AnyHandle::FsEvent(_) => &mut self.fs_events.slots.get_mut(key)?.base,
             AnyHandle::FsPoll(_) => &mut self.fs_polls.get_mut(key)?.base,
         };
         Some((base, &mut self.active_handles))
     }
+}
 
-    /// The first half of closing: stops all activity of the handle.
-    pub(crate) fn stop_handle(&mut self, handle: AnyHandle) {
-        let stopped = match handle {
-            AnyHandle::Timer(timer) => timer.stop(self),
-            AnyHandle::Idle(idle) => idle.stop(self),
-            AnyHandle::Prepare(prepare) => prepare.stop(self),
-            AnyHandle::Check(check) => check.stop(self),
-            AnyHandle::Async(handle) => {
-                self.stop_async(handle);
-                Ok(())
-            }
-            AnyHandle::Poll(poll) => {
-                self.stop_poll(poll);
-                Ok(())
-            }
-            AnyHandle::Signal(signal) => signal.stop(self),
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
-                self.stop_stream(handle.key());
-                Ok(())
-            }
-            AnyHandle::Udp(udp) => {
-                self.stop_udp(udp);
-                Ok(())
-            }
-            AnyHandle::Process(process) => {
-                self.stop_process(process);
-                Ok(())
-            }
-            AnyHandle::FsEvent(handle) => handle.stop(self),
-            AnyHandle::FsPoll(poll) => poll.stop(self),
-        };
-        debug_assert!(stopped.is_ok(), "the caller has checked the key");
+/// The first half of closing: stops all activity of the handle.
+pub(crate) fn stop<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
+    let stopped = match handle {
+        AnyHandle::Timer(timer) => timer.stop(lp),
+        AnyHandle::Idle(idle) => idle.stop(lp),
+        AnyHandle::Prepare(prepare) => prepare.stop(lp),
+        AnyHandle::Check(check) => check.stop(lp),
+        AnyHandle::Async(handle) => {
+            lp.asyncs.stop(&mut lp.active_handles, handle);
+            Ok(())
+        }
+        AnyHandle::Poll(poll) => {
+            poll::deregister(lp, poll);
+            Ok(())
+        }
+        AnyHandle::Signal(signal) => signal.stop(lp),
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+            streams::stop(lp, handle.key());
+            Ok(())
+        }
+        AnyHandle::Udp(udp) => {
+            udp::stop(lp, udp);
+            Ok(())
+        }
+        AnyHandle::Process(process) => {
+            process::abandon(lp, process);
+            Ok(())
+        }
+        AnyHandle::FsEvent(handle) => handle.stop(lp),
+        AnyHandle::FsPoll(poll) => poll.stop(lp),
+    };
+    debug_assert!(stopped.is_ok(), "the caller has checked the key");
+}
+
+/// Schedules the close callback for the closing phase. If operations in flight use memory of
+/// the handle, the close is deferred until their completion.
+pub(crate) fn schedule_close<B: Backend>(lp: &mut Loop<B>, closing: Closing<B>) {
+    let handle = closing.handle;
+    let in_flight = match handle {
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+            streams::arm::close_waits(lp, handle.key())
+        }
+        AnyHandle::Udp(udp) => lp.udps.has_flights(udp),
+        _ => false,
+    };
+    if !in_flight {
+        return lp.closing.push(closing);
     }
-
-    /// Schedules the close callback for the closing phase. If operations in flight use memory of
-    /// the handle, the close is deferred until their completion.
-    pub(crate) fn schedule_close(&mut self, closing: Closing<B>) {
-        let handle = closing.handle;
-        let in_flight = match handle {
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
-                self.close_waits(handle.key())
-            }
-            AnyHandle::Udp(udp) => self.udp_has_flights(udp),
-            _ => false,
-        };
-        if !in_flight {
-            return self.closing.push(closing);
+    match handle {
+        AnyHandle::Udp(udp) => {
+            let deferred_close = lp.operations.defer_close(None, closing);
+            lp.udps.defer_close(udp, deferred_close);
         }
-        match handle {
-            AnyHandle::Udp(udp) => {
-                let deferred_close = self.operations.defer_close(None, closing);
-                self.defer_udp_close(udp, deferred_close);
+        _ => {
+            streams::arm::defer_close(lp, handle.key(), closing);
+            if !lp.is_running() {
+                streams::handover::flush_close(lp, handle.key());
             }
-            _ => {
-                self.defer_stream_close(handle.key(), closing);
-                if !self.is_running() {
-                    self.flush_close(handle.key());
-                }
-            }
-        }
-    }
-
-    /// The second half of closing: frees the slot.
-    pub(crate) fn free_handle(&mut self, handle: AnyHandle) {
-        let key = handle.key();
-        #[cfg(feature = "origins")]
-        if let Some(base) = self.base(handle) {
-            self.origins.remove(base.id());
-        }
-        match handle {
-            AnyHandle::Timer(timer) => self.timers.remove(timer),
-            AnyHandle::Idle(_) => drop(self.watchers[Phase::Idle as usize].slots.remove(key)),
-            AnyHandle::Prepare(_) => drop(self.watchers[Phase::Prepare as usize].slots.remove(key)),
-            AnyHandle::Check(_) => drop(self.watchers[Phase::Check as usize].slots.remove(key)),
-            AnyHandle::Async(_) => drop(self.asyncs.slots.remove(key)),
-            AnyHandle::Poll(_) => contain(|| drop(self.polls.remove(key))),
-            AnyHandle::Signal(_) => drop(self.signals.slots.remove(key)),
-            // Operations in flight use memory of these: their completion frees the slot.
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_)
-                if self.stream_has_flights(key) => {}
-            AnyHandle::Udp(udp) if self.udp_has_flights(udp) => {}
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
-                drop(self.streams.slots.remove(key))
-            }
-            AnyHandle::Udp(_) => drop(self.udps.remove(key)),
-            AnyHandle::Process(_) => drop(self.processes.slots.remove(key)),
-            AnyHandle::FsEvent(_) => drop(self.fs_events.slots.remove(key)),
-            AnyHandle::FsPoll(_) => drop(self.fs_polls.remove(key)),
         }
     }
+}
 
-    /// Runs the callbacks of the requests that the close has cancelled, before the close callback.
-    /// After a panic, the next closing phase runs the rest.
-    pub(crate) fn fail_pending_requests(&mut self, handle: AnyHandle) {
-        match handle {
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
-                self.fail_stream_requests(handle.key())
-            }
-            AnyHandle::Udp(udp) => {
-                self.run_cancelled_receives(udp);
-                self.run_send_callbacks(udp);
-            }
-            _ => {}
+/// The second half of closing: frees the slot.
+pub(crate) fn free<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
+    let key = handle.key();
+    #[cfg(feature = "origins")]
+    if let Some(base) = lp.base(handle) {
+        lp.origins.remove(base.id());
+    }
+    match handle {
+        AnyHandle::Timer(timer) => lp.timers.remove(timer),
+        AnyHandle::Idle(_) => drop(lp.watchers[Phase::Idle as usize].slots.remove(key)),
+        AnyHandle::Prepare(_) => drop(lp.watchers[Phase::Prepare as usize].slots.remove(key)),
+        AnyHandle::Check(_) => drop(lp.watchers[Phase::Check as usize].slots.remove(key)),
+        AnyHandle::Async(_) => drop(lp.asyncs.slots.remove(key)),
+        AnyHandle::Poll(_) => contain(|| drop(lp.polls.remove(key))),
+        AnyHandle::Signal(_) => drop(lp.signals.slots.remove(key)),
+        // Operations in flight use memory of these: their completion frees the slot.
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_)
+            if lp.streams.has_flights(key) => {}
+        AnyHandle::Udp(udp) if lp.udps.has_flights(udp) => {}
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+            drop(lp.streams.slots.remove(key))
         }
+        AnyHandle::Udp(_) => drop(lp.udps.slots.remove(key)),
+        AnyHandle::Process(_) => drop(lp.processes.slots.remove(key)),
+        AnyHandle::FsEvent(_) => drop(lp.fs_events.slots.remove(key)),
+        AnyHandle::FsPoll(_) => drop(lp.fs_polls.remove(key)),
+    }
+}
+
+/// Runs the callbacks of the requests that the close has cancelled, before the close callback.
+/// After a panic, the next closing phase runs the rest.
+pub(crate) fn fail_pending_requests<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
+    match handle {
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_) => {
+            streams::fail_requests(lp, handle.key())
+        }
+        AnyHandle::Udp(udp) => {
+            udp::recv_request::run_cancelled(lp, udp);
+            udp::send::run_callbacks(lp, udp);
+        }
+        _ => {}
     }
 }
 

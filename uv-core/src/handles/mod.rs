@@ -1,26 +1,26 @@
 //! Handles: long-lived objects of a loop that run callbacks until they are closed.
 
 mod addresses;
-mod async_handle;
+pub(crate) mod async_handle;
 mod base;
 mod channel;
-mod debug_list;
-mod error_path;
-mod fs_event;
-mod fs_poll;
-mod lifecycle;
+pub(crate) mod debug_list;
+pub(crate) mod error_path;
+pub(crate) mod fs_event;
+pub(crate) mod fs_poll;
+pub(crate) mod lifecycle;
 mod origins;
 mod pipe;
-mod poll;
-mod process;
+pub(crate) mod poll;
+pub(crate) mod process;
 mod raw;
-mod signal;
+pub(crate) mod signal;
 mod tcp;
 mod tcp_short_forms;
-mod timer;
+pub(crate) mod timer;
 mod tty;
-mod udp;
-mod watcher;
+pub(crate) mod udp;
+pub(crate) mod watcher;
 
 pub use addresses::Addresses;
 pub use async_handle::{Async, AsyncSender};
@@ -62,5 +62,5 @@ pub(crate) use signal::SIGNALS;
 pub(crate) use signal::{Kind, PendingSignals, Signals, check_number};
 pub(crate) use tcp::apply_options as apply_tcp_options;
 pub(crate) use timer::{Timers, nanoseconds};
-pub(crate) use udp::UdpSlot;
+pub(crate) use udp::Udps;
 pub(crate) use watcher::{Phase, Watchers};

@@ -14,7 +14,7 @@ use poll_core::{Backend, Interest, Mode, RawSource, Readiness, Token};
 use crate::event_loop::{SourceOwner, exchange};
 use crate::handles::Base;
 use crate::storage::InlineFnMut;
-use crate::{Loop, error, sys};
+use crate::{Loop, error, streams, sys};
 
 bitflags! {
     /// The events of a [`Poll`].
@@ -200,7 +200,7 @@ impl Poll {
         owner: Option<Box<dyn Any>>,
     ) -> io::Result<Poll> {
         sys::refuse_files(raw)?;
-        lp.check_operations_on(raw)?;
+        streams::handover::check_operations_on(lp, raw)?;
         sys::set_nonblocking(raw)?;
         let base = lp.new_base();
         let slot = PollSlot {
@@ -217,7 +217,7 @@ impl Poll {
                 if let Some(slot) = lp.polls.get_mut(poll.0) {
                     slot.source = Some(source);
                 }
-                lp.release_unowned(poll);
+                release_unowned(lp, poll);
                 Ok(poll)
             }
             Err(error) => {
@@ -258,7 +258,7 @@ impl Poll {
             Some(source) => lp.backend.modify(source, interest(events), Mode::Level)?,
             None => {
                 // It was idle, and another handle may use the descriptor by now.
-                lp.check_operations_on(raw)?;
+                streams::handover::check_operations_on(lp, raw)?;
                 let source = lp.watch_for(SourceOwner::Poll(self), raw, interest(events))?;
                 let slot = lp.polls.get_mut(self.0).ok_or_else(error::stale)?;
                 slot.source = Some(source);
@@ -301,7 +301,7 @@ impl Poll {
                 lp.backend.modify(source, Interest::NONE, Mode::Level)
             }
             _ => {
-                lp.release_unowned(self);
+                release_unowned(lp, self);
                 Ok(())
             }
         };
@@ -330,59 +330,57 @@ impl<B: Backend> PollSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Ends the registration of a stopped poll that has no owner: the caller may close the
-    /// descriptor now.
-    fn release_unowned(&mut self, poll: Poll) {
-        if let Some(slot) = self.polls.get_mut(poll.0)
-            && slot.owner.is_none()
-            && let Some(source) = slot.source.take()
-        {
-            self.unwatch(source);
-        }
+/// Ends the registration of a stopped poll that has no owner: the caller may close the
+/// descriptor now.
+fn release_unowned<B: Backend>(lp: &mut Loop<B>, poll: Poll) {
+    if let Some(slot) = lp.polls.get_mut(poll.0)
+        && slot.owner.is_none()
+        && let Some(source) = slot.source.take()
+    {
+        lp.unwatch(source);
     }
+}
 
-    pub(crate) fn poll_ready(&mut self, poll: Poll, ready: Readiness) {
-        let Some(slot) = self.polls.get_mut(poll.0) else { return };
-        // A callback of the same batch of events may have stopped or changed the poll.
-        let asked = interest(slot.wanted).to_readiness();
-        let failed = ready.contains(Readiness::ERROR) && !ready.contains(Readiness::PRIORITY);
-        let ready = if ready.contains(Readiness::HANGUP) { asked } else { ready & asked };
-        if asked.is_empty() || (ready.is_empty() && !failed) {
-            return;
-        }
-        let Some(mut callback) = slot.callback.take() else {
-            // An exchange of loops has lost the callback.
-            return drop(poll.stop(self));
-        };
-        if failed {
-            slot.base.stop(&mut self.active_handles);
-            slot.wanted = PollEvents::empty();
-            if let Some(source) = slot.source {
-                // Whether it succeeds or fails, the source reports no more events.
-                let _ = self.backend.modify(source, Interest::NONE, Mode::Level);
-            }
-            self.release_unowned(poll);
-        }
-        let result = if failed { Err(sys::bad_source()) } else { Ok(events(ready)) };
-        self.call_with(&mut callback, (poll, result), poll, |lp, poll| drop(poll.stop(lp)));
-        match self.polls.get_mut(poll.0) {
-            Some(slot) if slot.base.is_active() => {
-                slot.callback.get_or_insert(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
-        }
+pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, poll: Poll, ready: Readiness) {
+    let Some(slot) = lp.polls.get_mut(poll.0) else { return };
+    // A callback of the same batch of events may have stopped or changed the poll.
+    let asked = interest(slot.wanted).to_readiness();
+    let failed = ready.contains(Readiness::ERROR) && !ready.contains(Readiness::PRIORITY);
+    let ready = if ready.contains(Readiness::HANGUP) { asked } else { ready & asked };
+    if asked.is_empty() || (ready.is_empty() && !failed) {
+        return;
     }
-
-    /// Deregisters the descriptor of a closing poll. The owner is dropped with the slot.
-    pub(crate) fn stop_poll(&mut self, poll: Poll) {
-        if let Some(slot) = self.polls.get_mut(poll.0)
-            && let Some(source) = slot.source.take()
-        {
-            slot.wanted = PollEvents::empty();
-            self.unwatch(source);
+    let Some(mut callback) = slot.callback.take() else {
+        // An exchange of loops has lost the callback.
+        return drop(poll.stop(lp));
+    };
+    if failed {
+        slot.base.stop(&mut lp.active_handles);
+        slot.wanted = PollEvents::empty();
+        if let Some(source) = slot.source {
+            // Whether it succeeds or fails, the source reports no more events.
+            let _ = lp.backend.modify(source, Interest::NONE, Mode::Level);
         }
+        release_unowned(lp, poll);
+    }
+    let result = if failed { Err(sys::bad_source()) } else { Ok(events(ready)) };
+    lp.call_with(&mut callback, (poll, result), poll, |lp, poll| drop(poll.stop(lp)));
+    match lp.polls.get_mut(poll.0) {
+        Some(slot) if slot.base.is_active() => {
+            slot.callback.get_or_insert(callback);
+        }
+        Some(_) => {}
+        None => exchange::note(),
+    }
+}
+
+/// Deregisters the descriptor of a closing poll. The owner is dropped with the slot.
+pub(crate) fn deregister<B: Backend>(lp: &mut Loop<B>, poll: Poll) {
+    if let Some(slot) = lp.polls.get_mut(poll.0)
+        && let Some(source) = slot.source.take()
+    {
+        slot.wanted = PollEvents::empty();
+        lp.unwatch(source);
     }
 }
 

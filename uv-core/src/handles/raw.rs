@@ -18,7 +18,7 @@ pub(super) fn descriptor<B: Backend>(handle: AnyHandle, lp: &Loop<B>) -> io::Res
             let slot = lp.streams.slots.get(key).ok_or_else(error::stale)?;
             slot.socket.as_ref().and_then(|socket| socket.source().ok())
         }
-        AnyHandle::Udp(_) => lp.udps.get(key).ok_or_else(error::stale)?.source(),
+        AnyHandle::Udp(_) => lp.udps.slots.get(key).ok_or_else(error::stale)?.source(),
         AnyHandle::Poll(_) => lp.polls.get(key).ok_or_else(error::stale)?.watched(),
         other => {
             lp.base(other).ok_or_else(error::stale)?;
@@ -38,7 +38,7 @@ pub(super) fn borrowed<B: Backend>(handle: AnyHandle, lp: &Loop<B>) -> io::Resul
             let slot = lp.streams.slots.get(key).ok_or_else(error::stale)?;
             slot.socket.as_deref()
         }
-        AnyHandle::Udp(_) => lp.udps.get(key).ok_or_else(error::stale)?.as_socket(),
+        AnyHandle::Udp(_) => lp.udps.slots.get(key).ok_or_else(error::stale)?.as_socket(),
         other => {
             lp.base(other).ok_or_else(error::stale)?;
             let why = format!("a {} has no descriptor of its own", other.kind());
@@ -59,7 +59,7 @@ pub(super) fn of<B: Backend>(handle: AnyHandle, lp: &Loop<B>) -> io::Result<&Soc
                 transport => transport.as_deref(),
             }
         }
-        AnyHandle::Udp(_) => lp.udps.get(key).ok_or_else(error::stale)?.as_socket(),
+        AnyHandle::Udp(_) => lp.udps.slots.get(key).ok_or_else(error::stale)?.as_socket(),
         other => {
             lp.base(other).ok_or_else(error::stale)?;
             return Err(no_socket(other));

@@ -11,7 +11,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive};
 use crate::handles::Handle;
 use crate::storage::InlineFnOnce;
 use crate::streams::{
-    Connecting, Flags, Kind, Listener, PrepareListen, Stream, StreamKey, StreamSlot,
+    self, Connecting, Flags, Kind, Listener, PrepareListen, Stream, StreamKey, StreamSlot, output,
 };
 use crate::sys;
 use crate::system::interface_addresses;
@@ -116,7 +116,7 @@ impl Tcp {
     #[must_use = "the handle exists until it is closed"]
     #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Tcp {
-        Tcp(lp.new_stream(Kind::Tcp, None))
+        Tcp(streams::new_stream(lp, Kind::Tcp, None))
     }
 
     /// Two handles that are connected to each other: Unix domain sockets where the system has
@@ -129,8 +129,8 @@ impl Tcp {
     #[cfg_attr(feature = "origins", track_caller)]
     pub fn pair<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Tcp, Tcp)> {
         let (one, other) = sys::socket_pair()?;
-        let one = Tcp(lp.new_stream(Kind::Tcp, Some(one.into())));
-        Ok((one, Tcp(lp.new_stream(Kind::Tcp, Some(other.into())))))
+        let one = Tcp(streams::new_stream(lp, Kind::Tcp, Some(one.into())));
+        Ok((one, Tcp(streams::new_stream(lp, Kind::Tcp, Some(other.into())))))
     }
 
     /// Takes over an existing socket, such as a `std` stream or listener, and makes it
@@ -289,7 +289,7 @@ impl Tcp {
             }
         };
         let connected = move |lp: &mut Loop<B>, (key, result)| callback(lp, Tcp(key), result);
-        lp.begin_connect(self.0, connecting, InlineFnOnce::new(connected))
+        output::connect::begin(lp, self.0, connecting, InlineFnOnce::new(connected))
     }
 
     /// Disables Nagle's algorithm (`TCP_NODELAY`), which delays small writes, or enables it.

@@ -13,7 +13,7 @@ use poll_core::Backend;
 use crate::handles::addresses::{self, Addresses, Named};
 use crate::handles::{Handle, Tcp, TcpBindFlags};
 use crate::storage::InlineFnOnce;
-use crate::streams::{Connecting, Listener};
+use crate::streams::{self, Connecting, Listener, output};
 use crate::{Loop, WorkRequest};
 
 /// The number of connections that may wait in the kernel to be accepted.
@@ -108,7 +108,8 @@ impl Tcp {
             callback(lp, target, result);
         };
         // The handle is new and has no socket to watch, so this cannot fail.
-        let begun = lp.begin_connect(target.0, Connecting::UnderWay, InlineFnOnce::new(ended));
+        let begun =
+            output::connect::begin(lp, target.0, Connecting::UnderWay, InlineFnOnce::new(ended));
         debug_assert!(begun.is_ok());
         let attempts = Attempts { target, left: VecDeque::new(), step };
         match to.into().0 {
@@ -249,7 +250,7 @@ impl Attempts {
                         let addresses = found.into_iter().map(|found| found.address).collect();
                         attempts.with(addresses).next(lp, addresses::none());
                     }
-                    Err(error) => lp.connect_resolved(attempts.target.0, Err(error)),
+                    Err(error) => output::connect::resolved(lp, attempts.target.0, Err(error)),
                 }
             });
         match (request, found.take()) {
@@ -263,7 +264,7 @@ impl Attempts {
     }
 
     fn fail_later<B: Backend>(self, lp: &mut Loop<B>, error: io::Error) {
-        lp.defer(move |lp| lp.connect_resolved(self.target.0, Err(error)));
+        lp.defer(move |lp| output::connect::resolved(lp, self.target.0, Err(error)));
     }
 
     /// Tries the next address; `last` is why the previous one failed. Each has a handle of its
@@ -285,7 +286,7 @@ impl Attempts {
                 let Some(attempts) = after.take() else { return };
                 attempts.step.take();
                 match result {
-                    Ok(()) => lp.adopt_attempt(attempts.target.0, attempt.0),
+                    Ok(()) => streams::short_forms::adopt_attempt(lp, attempts.target.0, attempt.0),
                     Err(error) => {
                         attempt.close_if_open(lp);
                         attempts.next(lp, error);
@@ -299,6 +300,6 @@ impl Attempts {
             attempt.close_if_open(lp);
             self.left = others.take().map_or_else(VecDeque::new, |others| others.left);
         }
-        lp.connect_resolved(self.target.0, Err(last));
+        output::connect::resolved(lp, self.target.0, Err(last));
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use poll_core::{Backend, Token};
 
-use crate::streams::{Flags, Kind, Stream, StreamKey};
+use crate::streams::{self, Flags, Kind, Stream, StreamKey};
 use crate::sys::{self, AsDescriptor, Terminal};
 use crate::{Loop, error};
 
@@ -109,7 +109,7 @@ impl Tty {
     #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>, terminal: &impl AsDescriptor) -> io::Result<Tty> {
         let Terminal { transport, readable, writable, blocking } = Terminal::open(terminal)?;
-        let key = lp.new_stream(Kind::Tty, None);
+        let key = streams::new_stream(lp, Kind::Tty, None);
         let slot = lp.streams.open(key)?;
         slot.flags.set(Flags::READABLE, readable);
         slot.flags.set(Flags::WRITABLE, writable);

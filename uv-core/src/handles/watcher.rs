@@ -176,44 +176,42 @@ fn stop<B: Backend>(lp: &mut Loop<B>, phase: Phase, key: Token) -> io::Result<()
     Ok(())
 }
 
-impl<B: Backend> Loop<B> {
-    /// Runs the watchers of a phase, the most recently started first.
-    #[inline]
-    pub(crate) fn run_watchers(&mut self, phase: Phase) {
-        if self.watchers[phase as usize].any_started() {
-            self.run_started(phase);
-        }
+/// Runs the watchers of a phase, the most recently started first.
+#[inline]
+pub(crate) fn run_phase<B: Backend>(lp: &mut Loop<B>, phase: Phase) {
+    if lp.watchers[phase as usize].any_started() {
+        run_started(lp, phase);
     }
+}
 
-    // Out of line: most loops have no watchers, and check all three phases in every iteration.
-    #[inline(never)]
-    fn run_started(&mut self, phase: Phase) {
-        let mut next = self.watchers[phase as usize].queue.begin_round();
-        while let Some(index) = next {
-            self.run_watcher(phase, index);
-            next = self.watchers[phase as usize].queue.next_in_round();
-        }
+// Out of line: most loops have no watchers, and check all three phases in every iteration.
+#[inline(never)]
+fn run_started<B: Backend>(lp: &mut Loop<B>, phase: Phase) {
+    let mut next = lp.watchers[phase as usize].queue.begin_round();
+    while let Some(index) = next {
+        run_one(lp, phase, index);
+        next = lp.watchers[phase as usize].queue.next_in_round();
     }
+}
 
-    #[inline]
-    fn run_watcher(&mut self, phase: Phase, index: u32) {
-        let slots = &mut self.watchers[phase as usize].slots;
-        let Some((key, slot)) = slots.at_mut(index) else { return };
-        let Some(mut callback) = slot.callback.take() else {
-            // An exchange of loops has lost the callback.
-            return drop(stop(self, phase, key));
-        };
-        self.call_with(&mut callback, key, (phase, key), |lp, (phase, key)| {
-            drop(stop(lp, phase, key));
-        });
-        // Restored unless the callback has stopped or restarted the watcher.
-        match self.watchers[phase as usize].slots.get_mut(key) {
-            Some(slot) if slot.base.is_active() => {
-                slot.callback.get_or_insert(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
+#[inline]
+fn run_one<B: Backend>(lp: &mut Loop<B>, phase: Phase, index: u32) {
+    let slots = &mut lp.watchers[phase as usize].slots;
+    let Some((key, slot)) = slots.at_mut(index) else { return };
+    let Some(mut callback) = slot.callback.take() else {
+        // An exchange of loops has lost the callback.
+        return drop(stop(lp, phase, key));
+    };
+    lp.call_with(&mut callback, key, (phase, key), |lp, (phase, key)| {
+        drop(stop(lp, phase, key));
+    });
+    // Restored unless the callback has stopped or restarted the watcher.
+    match lp.watchers[phase as usize].slots.get_mut(key) {
+        Some(slot) if slot.base.is_active() => {
+            slot.callback.get_or_insert(callback);
         }
+        Some(_) => {}
+        None => exchange::note(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests: operations that are started once and call back once.
 
-mod task;
-mod work;
+pub(crate) mod task;
+pub(crate) mod work;
 
 pub(crate) use work::Works;
 pub use work::{WorkError, WorkRequest};

@@ -13,6 +13,7 @@ use poll_core::{Backend, Op, Token};
 use crate::event_loop::{InFlight, Notification, exchange};
 use crate::handles::{key_from_bits, key_to_bits};
 use crate::pool::{CompletionQueue, Job, Outcome, Pool, WorkKind};
+use crate::requests::task;
 use crate::storage::{Arena, InlineFnOnce, Seed};
 use crate::{Loop, error};
 
@@ -78,6 +79,8 @@ pub(crate) struct Works<B: Backend> {
     /// Jobs that no pool returns, because they were cancelled or completed by the loop itself, in
     /// that order, since the last callbacks.
     pub(super) completed_here: Vec<Job>,
+    /// The pool that the loop was given, or the process's once the loop has used it.
+    pub(crate) pool: Option<Pool>,
 }
 
 #[derive(Debug)]
@@ -99,6 +102,7 @@ impl<B: Backend> Works<B> {
             spare: Vec::new(),
             completed: Vec::new(),
             completed_here: Vec::new(),
+            pool: None,
         }
     }
 
@@ -199,10 +203,10 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<WorkRequest> {
-        self.pool()?;
-        let (work, job) = self.prepare_work(kind, work, done);
-        // `self.pool()` has set it.
-        if let Some(pool) = &self.pool {
+        self.works.pool()?;
+        let (work, job) = self.works.prepare(kind, work, done);
+        // `Works::pool` has set it.
+        if let Some(pool) = &self.works.pool {
             pool.submit(job);
         }
         Ok(work)
@@ -221,34 +225,7 @@ impl<B: Backend> Loop<B> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn set_pool(&mut self, pool: Pool) {
-        self.pool = Some(pool);
-    }
-
-    /// The pool of this loop.
-    pub(crate) fn pool(&mut self) -> io::Result<&Pool> {
-        match &mut self.pool {
-            Some(pool) => Ok(pool),
-            none => Ok(none.insert(Pool::global()?)),
-        }
-    }
-
-    /// As [`queue_work`](Loop::queue_work), for work of this crate that returns an `io::Result`:
-    /// cancellation and panics become errors too.
-    pub(crate) fn queue_request<T: Send + 'static>(
-        &mut self,
-        kind: WorkKind,
-        work: impl FnOnce() -> io::Result<T> + Send + 'static,
-        done: impl FnOnce(&mut Loop<B>, io::Result<T>) + 'static,
-    ) -> io::Result<WorkRequest> {
-        self.queue_work_kind(kind, work, move |lp, outcome| {
-            done(
-                lp,
-                outcome.unwrap_or_else(|why| match why {
-                    WorkError::Cancelled => Err(error::cancelled()),
-                    panicked => Err(io::Error::other(panicked.to_string())),
-                }),
-            );
-        })
+        self.works.pool = Some(pool);
     }
 
     /// As [`queue_work`](Loop::queue_work), on a given pool and for a given kind of work.
@@ -275,25 +252,34 @@ impl<B: Backend> Loop<B> {
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> io::Result<WorkRequest> {
-        let (work, job) = self.prepare_work(kind, work, done);
+        let (work, job) = self.works.prepare(kind, work, done);
         pool.submit(job);
         Ok(work)
     }
+}
+
+impl<B: Backend> Works<B> {
+    /// The pool of this loop.
+    pub(crate) fn pool(&mut self) -> io::Result<&Pool> {
+        match &mut self.pool {
+            Some(pool) => Ok(pool),
+            none => Ok(none.insert(Pool::global()?)),
+        }
+    }
 
     /// Inserts a request; returns it and its job, to be submitted to a pool.
-    fn prepare_work<T: Send + 'static>(
+    fn prepare<T: Send + 'static>(
         &mut self,
         kind: WorkKind,
         work: impl FnOnce() -> T + Send + 'static,
         done: impl FnOnce(&mut Loop<B>, Result<T, WorkError>) + 'static,
     ) -> (WorkRequest, Job) {
-        let works = &mut self.works;
-        let job = works.vacant_job();
+        let job = self.vacant_job();
         let finish = InlineFnOnce::new(move |lp: &mut Loop<B>, job: Job| {
             // SAFETY: the job is filled with a closure that returns a `T` below, and a request
             // finishes once.
             let outcome = unsafe { job.take_outcome::<T>() };
-            lp.reuse(job);
+            lp.works.reuse(job);
             done(
                 lp,
                 match outcome {
@@ -303,43 +289,26 @@ impl<B: Backend> Loop<B> {
                 },
             );
         });
-        let request = works.requests.insert(WorkSlot { job, flight: None, finish });
+        let request = self.requests.insert(WorkSlot { job, flight: None, finish });
         job.fill(kind, request, work);
         (WorkRequest(request), job)
     }
 
     pub(super) fn reuse(&mut self, job: Job) {
         if job.release_from_loop() {
-            self.works.spare.push(job);
+            self.spare.push(job);
         }
     }
 
-    /// Collects the completed jobs, whose callbacks [`run_ended_work`](Loop::run_ended_work) runs.
-    pub(crate) fn collect_ended_work(&mut self) {
-        let from = self.works.completed.len();
-        self.works.completions.take(&mut self.works.completed);
+    /// Collects the completed jobs, whose callbacks [`run_ended`] runs.
+    pub(crate) fn collect_ended(&mut self) {
+        let from = self.completed.len();
+        self.completions.take(&mut self.completed);
         // Jobs that a panic left over run first, so they must be last here.
-        self.works.completed.rotate_left(from);
-        self.works.completed.splice(..0, self.works.completed_here.drain(..).rev());
+        self.completed.rotate_left(from);
+        self.completed.splice(..0, self.completed_here.drain(..).rev());
     }
 
-    /// Runs the callbacks of the [collected](Loop::collect_ended_work) jobs; returns their number.
-    pub(crate) fn run_ended_work(&mut self) -> usize {
-        let count = self.works.completed.len();
-        while let Some(job) = self.works.completed.pop() {
-            let Some(slot) = self.works.requests.remove(job.request()) else { continue };
-            let notifier = Arc::as_ptr(&self.notifier);
-            // After a panic the remaining callbacks run in the next iteration.
-            self.guarded(Notification::WORK, Loop::notify_itself, |lp| slot.finish.call(lp, job));
-            if notifier != Arc::as_ptr(&self.notifier) {
-                exchange::note();
-            }
-        }
-        count
-    }
-}
-
-impl<B: Backend> Works<B> {
     /// Gives up the threads in a forked child, where they do not exist. Queued jobs count as
     /// cancelled, and so do tasks that were about to be submitted, as the parent submits them.
     /// Jobs that ran never finish: their memory is not touched.
@@ -353,6 +322,40 @@ impl<B: Backend> Works<B> {
         let left = requests.filter(|job| !known.contains(job) && job.abandon_after_fork());
         self.completed_here.extend(left);
     }
+}
+
+/// As [`queue_work`](Loop::queue_work), for work of this crate that returns an `io::Result`:
+/// cancellation and panics become errors too.
+pub(crate) fn queue_request<B: Backend, T: Send + 'static>(
+    lp: &mut Loop<B>,
+    kind: WorkKind,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    done: impl FnOnce(&mut Loop<B>, io::Result<T>) + 'static,
+) -> io::Result<WorkRequest> {
+    lp.queue_work_kind(kind, work, move |lp, outcome| {
+        done(
+            lp,
+            outcome.unwrap_or_else(|why| match why {
+                WorkError::Cancelled => Err(error::cancelled()),
+                panicked => Err(io::Error::other(panicked.to_string())),
+            }),
+        );
+    })
+}
+
+/// Runs the callbacks of the [collected](Works::collect_ended) jobs; returns their number.
+pub(crate) fn run_ended<B: Backend>(lp: &mut Loop<B>) -> usize {
+    let count = lp.works.completed.len();
+    while let Some(job) = lp.works.completed.pop() {
+        let Some(slot) = lp.works.requests.remove(job.request()) else { continue };
+        let notifier = Arc::as_ptr(&lp.notifier);
+        // After a panic the remaining callbacks run in the next iteration.
+        lp.guarded(Notification::WORK, Loop::notify_itself, |lp| slot.finish.call(lp, job));
+        if notifier != Arc::as_ptr(&lp.notifier) {
+            exchange::note();
+        }
+    }
+    count
 }
 
 impl WorkRequest {
@@ -395,7 +398,7 @@ impl WorkRequest {
     /// `ResourceBusy` if the work runs or has run; `NotFound` if its callback has run.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.cancel_request(self.0)
+        task::cancel(lp, self.0)
     }
 }
 

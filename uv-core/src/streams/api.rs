@@ -6,7 +6,7 @@ use std::ops::Range;
 use poll_core::{Backend, Token};
 
 use super::input::read;
-use super::output::{send_file, shutdown, write};
+use super::output::{send_file, shutdown, write, write_batch};
 use super::{Flags, ReadRequest, WriteRequest, short_forms};
 use crate::fs::File;
 use crate::handles::Handle;
@@ -167,7 +167,7 @@ pub trait Stream: Handle + StreamKey {
     #[doc(alias = "uv_read_stop")]
     fn read_stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
         lp.streams.slots.get(self.stream_key()).ok_or_else(error::stale)?;
-        lp.stop_reading(self.stream_key());
+        read::stop_reading(lp, self.stream_key());
         Ok(())
     }
 
@@ -239,7 +239,7 @@ pub trait Stream: Handle + StreamKey {
     /// as [`read_start`](Stream::read_start), and the errors of the system call, after which the
     /// stream is neither readable nor writable.
     fn try_read<B: Backend>(self, lp: &mut Loop<B>, buf: &mut [u8]) -> io::Result<usize> {
-        lp.try_read(self.stream_key(), buf)
+        read::try_read(lp, self.stream_key(), buf)
     }
 
     /// Writes all of `buf`, after the writes queued before it. The callback gets the buffer back.
@@ -381,7 +381,7 @@ pub trait Stream: Handle + StreamKey {
     /// otherwise as [`write`](Stream::write), and the errors of the system call.
     #[doc(alias = "uv_try_write")]
     fn try_write<B: Backend>(self, lp: &mut Loop<B>, bytes: &[u8]) -> io::Result<usize> {
-        lp.try_write(self.stream_key(), &[IoSlice::new(bytes)])
+        write::try_write(lp, self.stream_key(), &[IoSlice::new(bytes)])
     }
 
     /// As [`try_write`](Stream::try_write), from several buffers.
@@ -411,7 +411,7 @@ pub trait Stream: Handle + StreamKey {
         lp: &mut Loop<B>,
         bufs: &[IoSlice<'_>],
     ) -> io::Result<usize> {
-        lp.try_write(self.stream_key(), bufs)
+        write::try_write(lp, self.stream_key(), bufs)
     }
 
     /// Writes a copy of `bytes`, or of as many as possible without waiting. Returns their number.
@@ -448,7 +448,7 @@ pub trait Stream: Handle + StreamKey {
     ///
     /// As [`try_write`](Stream::try_write).
     fn write_coalesced<B: Backend>(self, lp: &mut Loop<B>, bytes: &[u8]) -> io::Result<usize> {
-        lp.write_coalesced(self.stream_key(), bytes)
+        write_batch::write_coalesced(lp, self.stream_key(), bytes)
     }
 
     /// Shuts down the writing side when all queued bytes are written: the peer reads the end of

@@ -9,10 +9,12 @@ use poll_core::{Backend, Interest, Mode, RawSource, Token};
 
 use super::input::Input;
 use super::output::Output;
-use super::{Flags, StreamSlot};
+use super::{Flags, StreamSlot, Streams, handover, input, output};
 use crate::Loop;
 use crate::event_loop::{OpSet, SourceOwner, exchange};
 use crate::handles::Closing;
+#[cfg(windows)]
+use crate::streams::named_pipe;
 
 /// What a stream should be waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,128 +64,128 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Updates the backend with what the stream now waits for, if that has changed. Registers the
-    /// socket the first time it waits for it to be ready.
-    pub(super) fn arm_stream(&mut self, key: Token) -> io::Result<()> {
-        let Some(slot) = self.streams.slots.get(key) else {
-            exchange::note();
-            return Ok(());
-        };
-        if slot.socket.is_none() || slot.base.is_closing() {
-            return Ok(());
-        }
-        let wanted = slot.wanted(|operation| self.operations.performs(operation));
-        if slot.input.is_none() && !wanted.operates() {
-            return self.watch_stream(key, wanted.interest());
-        }
-        if slot.waits_for(wanted) {
-            return Ok(());
-        }
-        if self.has_unowned_polls && matches!(wanted.input, Input::Operation(_)) {
-            self.check_polls_of(key)?;
-        }
-        if !self.arm_input(key, wanted.input) {
-            return self.arm_stream(key); // By readiness: this loop does without the operation.
-        }
-        if wanted.output == Output::Operation {
-            self.queue_flush(key);
-        }
-        let Some(slot) = self.streams.slots.get(key) else { return Ok(()) };
-        let mut interest = wanted.interest();
-        // What an operation that is about to end still receives comes first.
-        interest.set(Interest::READ, interest.contains(Interest::READ) && slot.input.is_none());
-        self.watch_stream(key, interest)
-    }
-
-    #[inline]
-    fn watch_stream(&mut self, key: Token, wanted: Interest) -> io::Result<()> {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
-        #[cfg(windows)]
-        if slot.socket.as_ref().is_some_and(|socket| socket.pipe().is_some()) {
-            return self.arm_pipe(key, wanted);
-        }
-        if wanted == slot.armed {
-            return Ok(());
-        }
-        let Some(socket) = &slot.socket else { return Ok(()) };
-        socket.wait_to_read(wanted.contains(Interest::READ));
-        match slot.source {
-            Some(source) => self.backend.modify(source, wanted, Mode::Level)?,
-            None => {
-                let raw = RawSource::of(&**socket);
-                let source = self.watch_for(SourceOwner::Stream(key), raw, wanted)?;
-                if let Some(slot) = self.streams.slots.get_mut(key) {
-                    slot.source = Some(source);
-                }
-            }
-        }
-        if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.armed = wanted;
-        }
-        Ok(())
-    }
-
-    /// As [`Loop::arm_stream`], for calls that report no error: what waits gets it, in the pending
-    /// phase.
-    #[inline]
-    pub(super) fn rearm_stream(&mut self, key: Token) {
-        if let Err(error) = self.arm_stream(key) {
-            self.arming_failed(key, error);
-        }
-    }
-
-    /// The stream cannot wait for readiness: an operation was refused, and then the registration.
-    #[cold]
-    fn arming_failed(&mut self, key: Token, error: io::Error) {
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        let wanted = slot.wanted(|operation| self.operations.performs(operation));
-        if wanted.output == Output::Ready {
-            self.fail_output(key, &error);
-        }
-        if wanted.input == Input::Ready {
-            self.fail_input(key, error);
-        }
-    }
-
-    /// If the stream is closing and this was its last operation, nothing holds it any more.
-    pub(super) fn flight_ended(&mut self, key: Token) {
-        self.detach_held_send(key);
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let held = slot.input.is_some() || slot.output.is_some();
-        if held || !slot.base.is_closing() {
-            return;
-        }
-        let deferred = slot.deferred_close.take();
-        self.finish_deferred_close(deferred);
-    }
-
-    /// A send has its result, and the kernel still holds its memory.
-    pub(crate) fn stream_send_held(&mut self, key: Token) {
-        if self.streams.slots.get(key).is_some_and(|slot| slot.base.is_closing()) {
-            self.flight_ended(key);
-        }
-    }
-
-    /// The stream is closing: true if its close has to wait for operations.
-    pub(crate) fn close_waits(&mut self, key: Token) -> bool {
-        self.stream_has_flights(key) && {
-            self.flight_ended(key);
-            self.stream_has_flights(key)
-        }
-    }
-
+impl<B: Backend> Streams<B> {
     /// True if operations have memory of the stream.
-    pub(crate) fn stream_has_flights(&self, key: Token) -> bool {
-        let slot = self.streams.slots.get(key);
+    pub(crate) fn has_flights(&self, key: Token) -> bool {
+        let slot = self.slots.get(key);
         slot.is_some_and(|slot| slot.input.is_some() || slot.output.is_some())
     }
+}
 
-    /// The stream is closed when its operations have ended.
-    pub(crate) fn defer_stream_close(&mut self, key: Token, closing: Closing<B>) {
-        if let Some(slot) = self.streams.slots.get_mut(key) {
-            let deferred = self.operations.defer_close(slot.deferred_close, closing);
-            slot.deferred_close = Some(deferred);
+/// Updates the backend with what the stream now waits for, if that has changed. Registers the
+/// socket the first time it waits for it to be ready.
+pub(super) fn update<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<()> {
+    let Some(slot) = lp.streams.slots.get(key) else {
+        exchange::note();
+        return Ok(());
+    };
+    if slot.socket.is_none() || slot.base.is_closing() {
+        return Ok(());
+    }
+    let wanted = slot.wanted(|operation| lp.operations.performs(operation));
+    if slot.input.is_none() && !wanted.operates() {
+        return watch(lp, key, wanted.interest());
+    }
+    if slot.waits_for(wanted) {
+        return Ok(());
+    }
+    if lp.has_unowned_polls && matches!(wanted.input, Input::Operation(_)) {
+        handover::check_polls_of(lp, key)?;
+    }
+    if !input::arm(lp, key, wanted.input) {
+        return update(lp, key); // By readiness: this loop does without the operation.
+    }
+    if wanted.output == Output::Operation {
+        lp.streams.queue_flush(key);
+    }
+    let Some(slot) = lp.streams.slots.get(key) else { return Ok(()) };
+    let mut interest = wanted.interest();
+    // What an operation that is about to end still receives comes first.
+    interest.set(Interest::READ, interest.contains(Interest::READ) && slot.input.is_none());
+    watch(lp, key, interest)
+}
+
+#[inline]
+fn watch<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Interest) -> io::Result<()> {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return Ok(()) };
+    #[cfg(windows)]
+    if slot.socket.as_ref().is_some_and(|socket| socket.pipe().is_some()) {
+        return named_pipe::arm(lp, key, wanted);
+    }
+    if wanted == slot.armed {
+        return Ok(());
+    }
+    let Some(socket) = &slot.socket else { return Ok(()) };
+    socket.wait_to_read(wanted.contains(Interest::READ));
+    match slot.source {
+        Some(source) => lp.backend.modify(source, wanted, Mode::Level)?,
+        None => {
+            let raw = RawSource::of(&**socket);
+            let source = lp.watch_for(SourceOwner::Stream(key), raw, wanted)?;
+            if let Some(slot) = lp.streams.slots.get_mut(key) {
+                slot.source = Some(source);
+            }
         }
+    }
+    if let Some(slot) = lp.streams.slots.get_mut(key) {
+        slot.armed = wanted;
+    }
+    Ok(())
+}
+
+/// As [`update`], for calls that report no error: what waits gets it, in the pending
+/// phase.
+#[inline]
+pub(super) fn update_or_fail<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if let Err(error) = update(lp, key) {
+        arming_failed(lp, key, error);
+    }
+}
+
+/// The stream cannot wait for readiness: an operation was refused, and then the registration.
+#[cold]
+fn arming_failed<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
+    let Some(slot) = lp.streams.slots.get(key) else { return };
+    let wanted = slot.wanted(|operation| lp.operations.performs(operation));
+    if wanted.output == Output::Ready {
+        output::fail(lp, key, &error);
+    }
+    if wanted.input == Input::Ready {
+        input::fail(lp, key, error);
+    }
+}
+
+/// If the stream is closing and this was its last operation, nothing holds it any more.
+pub(super) fn flight_ended<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    output::held_send::detach(lp, key);
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let held = slot.input.is_some() || slot.output.is_some();
+    if held || !slot.base.is_closing() {
+        return;
+    }
+    let deferred = slot.deferred_close.take();
+    lp.operations.finish_deferred_close(&mut lp.closing, deferred);
+}
+
+/// A send has its result, and the kernel still holds its memory.
+pub(crate) fn send_held<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if lp.streams.slots.get(key).is_some_and(|slot| slot.base.is_closing()) {
+        flight_ended(lp, key);
+    }
+}
+
+/// The stream is closing: true if its close has to wait for operations.
+pub(crate) fn close_waits<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+    lp.streams.has_flights(key) && {
+        flight_ended(lp, key);
+        lp.streams.has_flights(key)
+    }
+}
+
+/// The stream is closed when its operations have ended.
+pub(crate) fn defer_close<B: Backend>(lp: &mut Loop<B>, key: Token, closing: Closing<B>) {
+    if let Some(slot) = lp.streams.slots.get_mut(key) {
+        let deferred = lp.operations.defer_close(slot.deferred_close, closing);
+        slot.deferred_close = Some(deferred);
     }
 }

@@ -9,9 +9,9 @@ use std::io::{self, IoSlice};
 
 use poll_core::{Backend, RawSource, Token};
 
-use super::Flags;
 use super::output::write::{Progress, advance, push, with_slices};
 use super::request_queue::IoRequest;
+use super::{Flags, Streams, handover};
 use crate::handles::AnyHandle;
 use crate::storage::Arena;
 use crate::sys::{self, Passed, Rights, Transport, code};
@@ -83,116 +83,123 @@ fn too_many_pending(count: usize) -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, why)
 }
 
-impl<B: Backend> Loop<B> {
-    /// As [`push`], for a pipe that passes handles.
-    pub(super) fn push_with_handles(&mut self, key: Token, write: Token) -> Progress {
-        if let Some(slot) = self.streams.slots.get_mut(key)
-            && let Some(passing) = &mut slot.passing
-        {
-            passing.remove_started(&self.streams.transfers);
-        }
-        let Some(slot) = self.streams.slots.get(key) else { return Progress::Blocked };
-        let handles = slot.passing.as_ref().map_or(&[][..], |passing| passing.handles_of(write));
-        // No byte of it was sent, so the writes behind it are not affected.
-        let Ok(rights) = self.rights_of(handles) else { return Progress::Refused(closed()) };
-        let Some(transfer) = self.streams.transfers.get_mut(write) else {
-            return Progress::Blocked;
-        };
-        let Some(socket) = &slot.socket else { return Progress::Blocked };
-        if !rights.is_empty() {
-            advance(transfer, 0); // Skips empty pieces: handles need a byte.
-            match with_slices(transfer, |bufs| send_with(socket, bufs, &rights)).0 {
-                Ok(sent) => advance(transfer, sent),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Progress::Blocked;
-                }
-                Err(error) => return Progress::Failed(error),
-            }
-        }
-        push(socket, transfer, slot.flags.contains(Flags::BLOCKING))
-    }
-
+impl<B: Backend> Streams<B> {
     /// The handles that go with the next bytes of `write`; `None` if the pipe passes none.
     #[cfg(windows)]
     pub(super) fn handles_for_chunk(&mut self, key: Token, write: Token) -> Option<Vec<AnyHandle>> {
-        let passing = self.streams.slots.get_mut(key)?.passing.as_mut()?;
-        passing.remove_started(&self.streams.transfers);
+        let passing = self.slots.get_mut(key)?.passing.as_mut()?;
+        passing.remove_started(&self.transfers);
         Some(passing.handles_of(write).to_vec())
     }
+}
 
-    /// The handles of the system that are passed for `handles`.
-    #[cfg(windows)]
-    pub(super) fn rights_for_chunk(&self, handles: &[AnyHandle]) -> io::Result<Rights> {
-        self.rights_of(handles).map_err(|error| match error.kind() {
-            io::ErrorKind::ResourceBusy => error,
-            _ => closed(),
-        })
+/// As [`push`], for a pipe that passes handles.
+pub(super) fn push_with_handles<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    write: Token,
+) -> Progress {
+    if let Some(slot) = lp.streams.slots.get_mut(key)
+        && let Some(passing) = &mut slot.passing
+    {
+        passing.remove_started(&lp.streams.transfers);
     }
-
-    /// Writes without queueing, and passes handles with the first byte.
-    pub(crate) fn try_write_with(
-        &mut self,
-        key: Token,
-        bytes: &[u8],
-        handles: &[AnyHandle],
-    ) -> io::Result<usize> {
-        self.check_passing(key, handles, bytes.len())?;
-        let rights = self.rights_of(handles)?;
-        let socket = self.idle_writer(key)?;
-        send_with(socket, &[IoSlice::new(bytes)], &rights)
+    let Some(slot) = lp.streams.slots.get(key) else { return Progress::Blocked };
+    let handles = slot.passing.as_ref().map_or(&[][..], |passing| passing.handles_of(write));
+    // No byte of it was sent, so the writes behind it are not affected.
+    let Ok(rights) = rights_of(lp, handles) else { return Progress::Refused(closed()) };
+    let Some(transfer) = lp.streams.transfers.get_mut(write) else {
+        return Progress::Blocked;
+    };
+    let Some(socket) = &slot.socket else { return Progress::Blocked };
+    if !rights.is_empty() {
+        advance(transfer, 0); // Skips empty pieces: handles need a byte.
+        match with_slices(transfer, |bufs| send_with(socket, bufs, &rights)).0 {
+            Ok(sent) => advance(transfer, sent),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Progress::Blocked;
+            }
+            Err(error) => return Progress::Failed(error),
+        }
     }
+    push(socket, transfer, slot.flags.contains(Flags::BLOCKING))
+}
 
-    /// Checks that the handles can be passed over the pipe, and prepares them for it.
-    pub(super) fn check_passing(
-        &mut self,
-        key: Token,
-        handles: &[AnyHandle],
-        size: usize,
-    ) -> io::Result<()> {
-        let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        let slot = self.streams.open(key)?;
-        if slot.passing.is_none() {
-            return invalid("the pipe does not pass handles: enable it at both ends");
-        }
-        if size == 0 {
-            return invalid("handles are sent with a byte: write at least one");
-        }
-        if handles.len() > sys::MAX_HANDLES {
-            return invalid("more than 253 handles: use several writes");
-        }
-        for handle in handles {
-            self.passable(*handle)?;
-            if matches!(handle, AnyHandle::Tcp(_) | AnyHandle::Pipe(_)) {
-                self.hand_over(handle.key())?;
-            }
-        }
-        Ok(())
+/// The handles of the system that are passed for `handles`.
+#[cfg(windows)]
+pub(super) fn rights_for_chunk<B: Backend>(
+    lp: &Loop<B>,
+    handles: &[AnyHandle],
+) -> io::Result<Rights> {
+    rights_of(lp, handles).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => error,
+        _ => closed(),
+    })
+}
+
+/// Writes without queueing, and passes handles with the first byte.
+pub(crate) fn try_write_with<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    bytes: &[u8],
+    handles: &[AnyHandle],
+) -> io::Result<usize> {
+    check_passing(lp, key, handles, bytes.len())?;
+    let rights = rights_of(lp, handles)?;
+    let socket = lp.streams.idle_writer(key)?;
+    send_with(socket, &[IoSlice::new(bytes)], &rights)
+}
+
+/// Checks that the handles can be passed over the pipe, and prepares them for it.
+pub(super) fn check_passing<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    handles: &[AnyHandle],
+    size: usize,
+) -> io::Result<()> {
+    let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    let slot = lp.streams.open(key)?;
+    if slot.passing.is_none() {
+        return invalid("the pipe does not pass handles: enable it at both ends");
     }
-
-    /// The handles of the system that are passed for `handles`.
-    fn rights_of(&self, handles: &[AnyHandle]) -> io::Result<Rights> {
-        let mut rights = Rights::NONE;
-        for handle in handles {
-            rights.push(self.passable(*handle)?);
-        }
-        Ok(rights)
+    if size == 0 {
+        return invalid("handles are sent with a byte: write at least one");
     }
+    if handles.len() > sys::MAX_HANDLES {
+        return invalid("more than 253 handles: use several writes");
+    }
+    for handle in handles {
+        passable(lp, *handle)?;
+        if matches!(handle, AnyHandle::Tcp(_) | AnyHandle::Pipe(_)) {
+            handover::hand_over(lp, handle.key())?;
+        }
+    }
+    Ok(())
+}
 
-    /// The handle of the system that is passed for a handle.
-    fn passable(&self, handle: AnyHandle) -> io::Result<RawSource> {
-        match handle {
-            AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => {
-                let slot = self.streams.slots.get(handle.key()).ok_or_else(error::stale)?;
-                slot.socket.as_ref().ok_or_else(closed)?.passable()
-            }
-            AnyHandle::Udp(_) => {
-                let slot = self.udps.get(handle.key()).ok_or_else(error::stale)?;
-                slot.source().ok_or_else(closed)
-            }
-            _ => {
-                let why = "only TCP, UDP and pipe handles can be passed";
-                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
-            }
+/// The handles of the system that are passed for `handles`.
+fn rights_of<B: Backend>(lp: &Loop<B>, handles: &[AnyHandle]) -> io::Result<Rights> {
+    let mut rights = Rights::NONE;
+    for handle in handles {
+        rights.push(passable(lp, *handle)?);
+    }
+    Ok(rights)
+}
+
+/// The handle of the system that is passed for a handle.
+fn passable<B: Backend>(lp: &Loop<B>, handle: AnyHandle) -> io::Result<RawSource> {
+    match handle {
+        AnyHandle::Tcp(_) | AnyHandle::Pipe(_) => {
+            let slot = lp.streams.slots.get(handle.key()).ok_or_else(error::stale)?;
+            slot.socket.as_ref().ok_or_else(closed)?.passable()
+        }
+        AnyHandle::Udp(_) => {
+            let slot = lp.udps.slots.get(handle.key()).ok_or_else(error::stale)?;
+            slot.source().ok_or_else(closed)
+        }
+        _ => {
+            let why = "only TCP, UDP and pipe handles can be passed";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         }
     }
 }

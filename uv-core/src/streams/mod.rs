@@ -11,34 +11,34 @@
 //! elsewhere. Both ways end in the same callbacks.
 //!
 //! ```text
-//!              readiness: stream_ready            operations: stream_{input,output}_done
-//!            ┌─ accept_ready ─▶ accept(2) ─┐    ┌─ accept_done ── listener's queue ─┐
-//!  input     │                             ├──▶─┤                                   ├─▶ accept
-//!            └─ read_ready ──▶ recv(2) ────┤    └─ receive_done ─ recv_queue ───────┤
-//!                                          └────────────────────────────────────────┴─▶ read
-//!            ┌─ connect_ready ─▶ SO_ERROR ─┐    ┌─ connect_done ────────────────────┐
-//!  output    │                             ├──▶─┤                                   ├─▶ connect
-//!            └─ write_ready ──▶ send(2) ───┤    └─ batch_done, take_back_writes ────┤
-//!                                          └────────────────────────────────────────┴─▶ write
+//!              readiness: ready                    operations: input::done, output::done
+//!            ┌─ accept::ready ─▶ accept(2) ─┐    ┌─ accept::done ─ listener's queue ─┐
+//!  input     │                              ├──▶─┤                                   ├─▶ accept
+//!            └─ read::ready ──▶ recv(2) ────┤    └─ receive_done ─ recv_queue ───────┤
+//!                                           └────────────────────────────────────────┴─▶ read
+//!            ┌─ connect::ready ─▶ SO_ERROR ─┐    ┌─ connect::done ───────────────────┐
+//!  output    │                              ├──▶─┤                                   ├─▶ connect
+//!            └─ write::ready ──▶ send(2) ───┤    └─ write_batch, take_back_writes ───┤
+//!                                           └────────────────────────────────────────┴─▶ write
 //! ```
 //!
-//! [`Loop::run_stream_pending`] reports results that are known immediately, in the pending phase.
+//! [`run_pending`] reports results that are known immediately, in the pending phase.
 //! `flush` submits the writes of an iteration together, before the wait. `handover` ends
 //! operations before a descriptor goes to another process or handle.
 
 mod api;
-mod arm;
+pub(crate) mod arm;
 mod buffered_request;
-mod handle_passing;
-mod handover;
-mod input;
+pub(crate) mod handle_passing;
+pub(crate) mod handover;
+pub(crate) mod input;
 mod listener;
 #[cfg(windows)]
-mod named_pipe;
-mod output;
+pub(crate) mod named_pipe;
+pub(crate) mod output;
 mod rare_state;
 mod request_queue;
-mod short_forms;
+pub(crate) mod short_forms;
 mod submit;
 
 use std::fmt;
@@ -50,7 +50,7 @@ use poll_core::{Backend, Interest, Readiness, Token};
 use crate::event_loop::InFlight;
 use crate::handles::{AnyHandle, Base, Pipe, Tcp, Tty};
 use crate::storage::{Arena, Seed};
-use crate::sys::Transport;
+use crate::sys::{Reserve, Transport};
 use crate::{Loop, error};
 
 pub use input::accept::AcceptRequest;
@@ -224,6 +224,10 @@ pub(crate) struct Streams<B: Backend> {
     flush_queue: Vec<Token>,
     /// Memory that small writes are copied to.
     spare: Spare,
+    /// Where streams read into; `None` until they do, and while it is lent.
+    scratch: Option<Box<Scratch>>,
+    /// For listeners, when there are no more descriptors.
+    reserve: Reserve,
     /// Boxes for the rarely used state of streams.
     spare_rare_state: SpareRareState<B>,
     /// Sends of closed streams whose memory the kernel holds.
@@ -243,6 +247,8 @@ impl<B: Backend> Streams<B> {
             reported_write: None,
             flush_queue: Vec::new(),
             spare: Spare::default(),
+            scratch: None,
+            reserve: Reserve::default(),
             spare_rare_state: SpareRareState::default(),
             held_sends: Arena::new(seed),
             #[cfg(windows)]
@@ -294,162 +300,166 @@ fn after_error<T>(mut error: io::Error, mut call: impl FnMut() -> io::Result<T>)
     Err(error)
 }
 
-impl<B: Backend> Loop<B> {
-    #[cfg_attr(feature = "origins", track_caller)]
-    pub(crate) fn new_stream(&mut self, kind: Kind, socket: Option<Transport>) -> Token {
-        let base = self.new_base();
-        let connected =
-            if socket.is_some() { Flags::READABLE | Flags::WRITABLE } else { Flags::empty() };
-        self.streams.slots.insert(StreamSlot {
-            base,
-            kind,
-            flags: connected,
-            socket,
-            source: None,
-            armed: Interest::NONE,
-            input: None,
-            output: None,
-            recv_queue: RecvQueue::default(),
-            recv_policy: RecvPolicy::default(),
-            completed_writes: 0,
-            deferred_close: None,
-            reader: None,
-            reads: List::default(),
-            writes: List::default(),
-            batch: None,
-            done: List::default(),
-            write_queue_size: 0,
-            listener: None,
-            passing: None,
-            rare: None,
-        })
-    }
-
-    /// Handles a readiness event. Each step looks the stream up again: a callback of the previous
-    /// step may have changed or closed it.
-    pub(crate) fn stream_ready(&mut self, key: Token, ready: Readiness) {
-        if ready == Readiness::READ {
-            if self.read_fast_path(key) {
-                return self.update_recv_mode(key);
-            }
-            if self.read_allocated_fast_path(key) {
-                return;
-            }
-        }
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        if slot.flags.contains(Flags::CONNECTING) {
-            self.connect_ready(key);
-        } else {
-            // A callback of the same batch may have changed the interest.
-            let ready = ready & slot.armed.to_readiness();
-            if ready.contains(Readiness::READ) {
-                if slot.listener.is_some() {
-                    self.accept_ready(key);
-                } else {
-                    self.read_ready(key);
-                }
-            }
-            if ready.contains(Readiness::WRITE) {
-                self.write_ready(key);
-            }
-        }
-        self.rearm_stream(key);
-    }
-
-    /// Queues the stream for the pending phase, once.
-    fn schedule_pending(&mut self, key: Token) {
-        if let Some(slot) = self.streams.slots.get_mut(key)
-            && !slot.flags.contains(Flags::PENDING)
-        {
-            slot.flags |= Flags::PENDING;
-            self.defer(move |lp| lp.run_stream_pending(key));
-        }
-    }
-
-    /// The pending phase: reports results that were known immediately.
-    fn run_stream_pending(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags -= Flags::PENDING;
-        self.complete_connect(key);
-        self.complete_requests(key);
-        self.drain_stream(key);
-        self.deliver_received(key);
-        self.report_accepts(key);
-        self.accept_queued(key);
-        self.rearm_stream(key);
-    }
-
-    /// Has the pending phase check all streams: a callback may have left some undone.
-    #[cold]
-    pub(crate) fn check_streams(&mut self) {
-        self.check_held_sends();
-        self.streams.reported_write = None;
-        self.streams.completed_writes.reschedule();
-        self.schedule_completed_writes();
-        let keys: Vec<_> = self.streams.slots.iter().map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.schedule_pending(key));
-    }
-
+impl<B: Backend> Streams<B> {
     /// In a forked child: the parent has all sockets, too.
-    pub(crate) fn share_streams(&mut self) {
-        self.streams.slots.iter_mut().for_each(|(_, slot)| slot.flags |= Flags::GIVEN);
+    pub(crate) fn share_all(&mut self) {
+        self.slots.iter_mut().for_each(|(_, slot)| slot.flags |= Flags::GIVEN);
     }
+}
 
-    /// The first half of closing: no callback runs yet, and the socket is closed, or will be with
-    /// the last operation.
-    pub(crate) fn stop_stream(&mut self, key: Token) {
-        // What was written before the close leaves, if it can.
-        self.push_writes(key);
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags &= Flags::SHUTTING | Flags::CONNECTING | Flags::GIVEN;
-        slot.armed = Interest::NONE;
-        let (source, reader) = (slot.source.take(), slot.reader.take());
-        let recv_queue = std::mem::take(&mut slot.recv_queue);
-        let peers = slot.listener.as_mut().map(|listener| listener.stop());
-        let passing = slot.passing.take();
-        let path = slot.rare.as_mut().and_then(|rare| rare.stop());
-        slot.update_active(&mut self.active_handles);
-        if let Some(source) = source {
-            self.unwatch(source);
+#[cfg_attr(feature = "origins", track_caller)]
+pub(crate) fn new_stream<B: Backend>(
+    lp: &mut Loop<B>,
+    kind: Kind,
+    socket: Option<Transport>,
+) -> Token {
+    let base = lp.new_base();
+    let connected =
+        if socket.is_some() { Flags::READABLE | Flags::WRITABLE } else { Flags::empty() };
+    lp.streams.slots.insert(StreamSlot {
+        base,
+        kind,
+        flags: connected,
+        socket,
+        source: None,
+        armed: Interest::NONE,
+        input: None,
+        output: None,
+        recv_queue: RecvQueue::default(),
+        recv_policy: RecvPolicy::default(),
+        completed_writes: 0,
+        deferred_close: None,
+        reader: None,
+        reads: List::default(),
+        writes: List::default(),
+        batch: None,
+        done: List::default(),
+        write_queue_size: 0,
+        listener: None,
+        passing: None,
+        rare: None,
+    })
+}
+
+/// Handles a readiness event. Each step looks the stream up again: a callback of the previous
+/// step may have changed or closed it.
+pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token, ready: Readiness) {
+    if ready == Readiness::READ {
+        if input::read::fast_path(lp, key) {
+            return input::update_recv_mode(lp, key);
         }
-        // Its name before the socket: a client that connects meanwhile finds no name.
-        drop((path, passing));
-        self.streams.release_rare_state(key);
-        self.cancel_input(key);
-        self.cancel_output(key);
-        if let Some(slot) = self.streams.slots.get_mut(key) {
-            let socket = slot.socket.take();
-            // A listener releases its address immediately, for another to bind.
-            let held = slot.listener.is_none() && (slot.input.is_some() || slot.output.is_some());
-            #[cfg(windows)]
-            let socket = self.abandon_pipe(socket);
-            if held {
-                let deferred = self.operations.defer_socket_close(socket);
-                if let Some(slot) = self.streams.slots.get_mut(key) {
-                    slot.deferred_close = Some(deferred);
-                }
+        if input::read::allocated_fast_path(lp, key) {
+            return;
+        }
+    }
+    let Some(slot) = lp.streams.slots.get(key) else { return };
+    if slot.flags.contains(Flags::CONNECTING) {
+        output::connect::ready(lp, key);
+    } else {
+        // A callback of the same batch may have changed the interest.
+        let ready = ready & slot.armed.to_readiness();
+        if ready.contains(Readiness::READ) {
+            if slot.listener.is_some() {
+                input::accept::ready(lp, key);
+            } else {
+                input::read::ready(lp, key);
             }
         }
-        // Last: dropping what it captured may be anything.
-        drop((reader, peers, recv_queue));
-    }
-
-    /// Before the close callback: requests that have not called back do so now.
-    ///
-    /// A panic leaves the others, and the next call goes on with them.
-    pub(crate) fn fail_stream_requests(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        if let Some(rare) = &mut slot.rare
-            && rare.connect.is_some()
-        {
-            rare.connected.get_or_insert_with(|| Err(error::cancelled()));
+        if ready.contains(Readiness::WRITE) {
+            output::write::ready(lp, key);
         }
-        self.complete_connect(key);
-        self.report_completed_writes(key);
-        self.end_batch(key);
-        self.cancel_transfers(key);
-        self.complete_requests(key);
-        self.cancel_shutdown(key);
-        self.cancel_accepts(key);
     }
+    arm::update_or_fail(lp, key);
+}
+
+/// Queues the stream for the pending phase, once.
+fn schedule_pending<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if let Some(slot) = lp.streams.slots.get_mut(key)
+        && !slot.flags.contains(Flags::PENDING)
+    {
+        slot.flags |= Flags::PENDING;
+        lp.defer(move |lp| run_pending(lp, key));
+    }
+}
+
+/// The pending phase: reports results that were known immediately.
+fn run_pending<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    slot.flags -= Flags::PENDING;
+    output::connect::complete(lp, key);
+    output::write::complete_requests(lp, key);
+    output::shutdown::drain(lp, key);
+    input::recv_queue::deliver_received(lp, key);
+    input::accept::report_accepts(lp, key);
+    input::accept::accept_queued(lp, key);
+    arm::update_or_fail(lp, key);
+}
+
+/// Has the pending phase check all streams: a callback may have left some undone.
+#[cold]
+pub(crate) fn check_all<B: Backend>(lp: &mut Loop<B>) {
+    output::held_send::check_all(lp);
+    lp.streams.reported_write = None;
+    lp.streams.completed_writes.reschedule();
+    output::completed_writes::schedule(lp);
+    let keys: Vec<_> = lp.streams.slots.iter().map(|(key, _)| key).collect();
+    keys.into_iter().for_each(|key| schedule_pending(lp, key));
+}
+
+/// The first half of closing: no callback runs yet, and the socket is closed, or will be with
+/// the last operation.
+pub(crate) fn stop<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    // What was written before the close leaves, if it can.
+    output::write::push_writes(lp, key);
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    slot.flags &= Flags::SHUTTING | Flags::CONNECTING | Flags::GIVEN;
+    slot.armed = Interest::NONE;
+    let (source, reader) = (slot.source.take(), slot.reader.take());
+    let recv_queue = std::mem::take(&mut slot.recv_queue);
+    let peers = slot.listener.as_mut().map(|listener| listener.stop());
+    let passing = slot.passing.take();
+    let path = slot.rare.as_mut().and_then(|rare| rare.stop());
+    slot.update_active(&mut lp.active_handles);
+    if let Some(source) = source {
+        lp.unwatch(source);
+    }
+    // Its name before the socket: a client that connects meanwhile finds no name.
+    drop((path, passing));
+    lp.streams.release_rare_state(key);
+    lp.streams.cancel_input(&mut lp.backend, key);
+    lp.streams.cancel_output(&mut lp.backend, key);
+    if let Some(slot) = lp.streams.slots.get_mut(key) {
+        let socket = slot.socket.take();
+        // A listener releases its address immediately, for another to bind.
+        let held = slot.listener.is_none() && (slot.input.is_some() || slot.output.is_some());
+        #[cfg(windows)]
+        let socket = named_pipe::abandon(lp, socket);
+        if held {
+            let deferred = lp.operations.defer_socket_close(socket);
+            if let Some(slot) = lp.streams.slots.get_mut(key) {
+                slot.deferred_close = Some(deferred);
+            }
+        }
+    }
+    // Last: dropping what it captured may be anything.
+    drop((reader, peers, recv_queue));
+}
+
+/// Before the close callback: requests that have not called back do so now.
+///
+/// A panic leaves the others, and the next call goes on with them.
+pub(crate) fn fail_requests<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    if let Some(rare) = &mut slot.rare
+        && rare.connect.is_some()
+    {
+        rare.connected.get_or_insert_with(|| Err(error::cancelled()));
+    }
+    output::connect::complete(lp, key);
+    output::completed_writes::report_stream(lp, key);
+    lp.streams.end_batch(&mut lp.active_requests, key);
+    output::write::cancel_transfers(lp, key);
+    output::write::complete_requests(lp, key);
+    output::shutdown::cancel(lp, key);
+    input::accept::cancel_all(lp, key);
 }

@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 
 use poll_core::{Backend, Token};
 
-#[cfg(unix)]
-use super::Listener;
 use super::input::read;
-use super::output::{shutdown, write};
-use super::{Ended, Flags, Kind, Stream, StreamKey};
+use super::output::{connect, shutdown, write};
+use super::{Ended, Flags, Kind, Stream, StreamKey, Streams};
+#[cfg(unix)]
+use super::{Listener, handover, input::accept};
 use crate::handles::{AnyHandle, Handle, Pipe, Sealed, Tcp, Tty};
 use crate::storage::{InlineFnOnce, IoBuf};
 use crate::{Loop, error};
@@ -41,10 +41,10 @@ pub(super) fn finish<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) {
     slot.flags |= Flags::FINISHING;
     let (shutting, writable) =
         (slot.flags.contains(Flags::SHUTTING), slot.flags.contains(Flags::WRITABLE));
-    lp.stop_reading(key);
+    read::stop_reading(lp, key);
     if shutting {
         let _ = discard_input(stream, lp);
-        lp.close_when_shut_down(key);
+        close_when_shut_down(lp, key);
     } else if writable {
         let _ = discard_input(stream, lp);
         let asked = shutdown::shutdown(stream, lp, |lp, stream, result| match result {
@@ -113,7 +113,7 @@ pub(super) fn write_with<S: Stream, B: Backend, T: IoBuf>(
     buf: T,
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
 ) {
-    if let Err(error) = lp.check_write(stream.stream_key(), buf.pieces()) {
+    if let Err(error) = lp.streams.check_write(stream.stream_key(), buf.pieces()) {
         return lp.defer(move |lp| callback(lp, stream, Err(error), buf));
     }
     let written = write::write(stream, lp, buf, callback);
@@ -128,38 +128,36 @@ impl<B: Backend> super::StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Closes a stream, when its input has ended, after the callback of its shutdown.
-    fn close_when_shut_down(&mut self, key: Token) {
-        let Some(rare) = self.streams.rare(key) else { return };
-        let Some(callback) = rare.shutdown.take() else { return };
-        rare.shutdown = Some(InlineFnOnce::new(move |lp: &mut Loop<B>, (key, result): Ended| {
-            callback.call(lp, (key, result));
-            close_at_the_end(AnyStream::from_stream_key(lp, key), lp);
-        }));
-    }
+/// Closes a stream, when its input has ended, after the callback of its shutdown.
+fn close_when_shut_down<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(rare) = lp.streams.rare(key) else { return };
+    let Some(callback) = rare.shutdown.take() else { return };
+    rare.shutdown = Some(InlineFnOnce::new(move |lp: &mut Loop<B>, (key, result): Ended| {
+        callback.call(lp, (key, result));
+        close_at_the_end(AnyStream::from_stream_key(lp, key), lp);
+    }));
+}
 
-    /// Gives the socket of `from`, a connection that nothing uses, to `to`, a handle that is
-    /// connecting without one, and closes `from`.
-    pub(crate) fn adopt_attempt(&mut self, to: Token, from: Token) {
-        let Some(slot) = self.streams.slots.get_mut(from) else { return };
-        slot.armed = poll_core::Interest::NONE;
-        let (socket, source) = (slot.socket.take(), slot.source.take());
-        if let Some(source) = source {
-            self.unwatch(source);
-        }
-        Tcp(from).close_if_open(self);
-        let Ok(slot) = self.streams.open(to) else { return };
-        let result = match socket {
-            Some(socket) => {
-                let applied = crate::handles::apply_tcp_options(slot, &socket);
-                slot.socket = Some(socket);
-                applied
-            }
-            None => Err(error::not_connected()),
-        };
-        self.connect_resolved(to, result);
+/// Gives the socket of `from`, a connection that nothing uses, to `to`, a handle that is
+/// connecting without one, and closes `from`.
+pub(crate) fn adopt_attempt<B: Backend>(lp: &mut Loop<B>, to: Token, from: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(from) else { return };
+    slot.armed = poll_core::Interest::NONE;
+    let (socket, source) = (slot.socket.take(), slot.source.take());
+    if let Some(source) = source {
+        lp.unwatch(source);
     }
+    Tcp(from).close_if_open(lp);
+    let Ok(slot) = lp.streams.open(to) else { return };
+    let result = match socket {
+        Some(socket) => {
+            let applied = crate::handles::apply_tcp_options(slot, &socket);
+            slot.socket = Some(socket);
+            applied
+        }
+        None => Err(error::not_connected()),
+    };
+    connect::resolved(lp, to, result);
 }
 
 /// The waiting connection as a socket.
@@ -168,7 +166,7 @@ pub(crate) fn accept_socket<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
 ) -> io::Result<OwnedFd> {
-    let (_, socket) = lp.take_connection(stream.stream_key())?;
+    let (_, socket) = accept::take_connection(lp, stream.stream_key())?;
     socket.try_clone().map(OwnedFd::from)
 }
 
@@ -189,8 +187,8 @@ pub(crate) fn release<S: Stream, B: Backend>(stream: S, lp: &mut Loop<B>) -> io:
     let socket = slot.socket.as_ref().ok_or_else(error::no_socket)?;
     // A duplicate, because operations in flight keep the loop's own descriptor until they end.
     let released = OwnedFd::from(socket.try_clone()?);
-    lp.stop_reading(key);
-    lp.hand_over(key)?;
+    read::stop_reading(lp, key);
+    handover::hand_over(lp, key)?;
     stream.close(lp)?;
     Ok(released)
 }
@@ -277,10 +275,10 @@ kinds! { Tcp Pipe Tty }
 impl Handle for AnyStream {}
 impl Stream for AnyStream {}
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> Streams<B> {
     /// Checks that a stream takes a write of this many pieces.
     pub(super) fn check_write(&mut self, key: Token, pieces: usize) -> io::Result<()> {
-        let slot = self.streams.open(key)?;
+        let slot = self.open(key)?;
         // A connecting stream may have no socket yet.
         if slot.socket.is_none() && !slot.flags.contains(Flags::CONNECTING) {
             return Err(error::not_connected());

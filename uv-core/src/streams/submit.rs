@@ -12,104 +12,103 @@ use poll_core::{Backend, Op, OpKind, RawBuf, RawSource, Token};
 use socket2::{SockAddr, Socket};
 
 use crate::event_loop::{Group, InFlight, OpOwner, OpSet};
+use crate::streams::output;
 use crate::{Loop, sys};
 
-impl<B: Backend> Loop<B> {
-    /// Accepts or receives. `None` if there is no socket, or no memory to receive into.
-    pub(super) fn submit_input(
-        &mut self,
-        key: Token,
-        kind: OpKind,
-    ) -> Option<io::Result<InFlight>> {
-        let slot = self.streams.slots.get(key)?;
-        let source = RawSource::of(&**slot.socket.as_ref()?);
-        let op = match kind {
-            OpKind::AcceptMulti => Op::AcceptMulti { listener: source },
-            OpKind::Accept => Op::Accept { listener: source },
-            OpKind::RecvMulti => Op::RecvMulti { source, group: Group::Streams.number() },
-            _ => {
-                let read = self.streams.transfers.get_mut(slot.reads.first()?)?;
-                let buf = RawBuf::filling(read.memory());
-                read.lend();
-                Op::Recv { source, buf }
-            }
-        };
-        // SAFETY: a lent read request keeps its buffer until `take_back`, which `read_done` calls
-        // at the operation's completion. The loop's `Groups` own the memory of buffer groups.
-        Some(unsafe { self.perform(OpOwner::StreamInput(key), op, None) })
-    }
-
-    /// Sends the batch of a stream. `None` if there is no batch or no socket.
-    pub(super) fn submit_batch(&mut self, key: Token) -> Option<io::Result<InFlight>> {
-        let slot = self.streams.slots.get_mut(key)?;
-        let source = RawSource::of(&**slot.socket.as_ref()?);
-        let buf = RawBuf::sending(slot.batch.as_mut()?.lend());
-        let op = Op::Send { source, buf };
-        // SAFETY: a lent batch is neither changed nor dropped until `take_back`, which
-        // `stream_output_done` calls at the operation's completion.
-        let started = unsafe { self.perform(OpOwner::StreamOutput(key), op, None) };
-        if started.is_err()
-            && let Some(batch) = self.streams.slots.get_mut(key).and_then(|it| it.batch.as_mut())
-        {
-            batch.take_back();
+/// Accepts or receives. `None` if there is no socket, or no memory to receive into.
+pub(super) fn input<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    kind: OpKind,
+) -> Option<io::Result<InFlight>> {
+    let slot = lp.streams.slots.get(key)?;
+    let source = RawSource::of(&**slot.socket.as_ref()?);
+    let op = match kind {
+        OpKind::AcceptMulti => Op::AcceptMulti { listener: source },
+        OpKind::Accept => Op::Accept { listener: source },
+        OpKind::RecvMulti => Op::RecvMulti { source, group: Group::Streams.number() },
+        _ => {
+            let read = lp.streams.transfers.get_mut(slot.reads.first()?)?;
+            let buf = RawBuf::filling(read.memory());
+            read.lend();
+            Op::Recv { source, buf }
         }
-        Some(started)
-    }
+    };
+    // SAFETY: a lent read request keeps its buffer until `take_back`, which `read::done` calls
+    // at the operation's completion. The loop's `Groups` own the memory of buffer groups.
+    Some(unsafe { lp.perform(OpOwner::StreamInput(key), op, None) })
+}
 
-    /// Sends the first queued writes, as many as one operation takes. `None` if there is no byte to
-    /// send or no socket.
-    pub(super) fn submit_writes(&mut self, key: Token) -> Option<io::Result<InFlight>> {
-        let slot = self.streams.slots.get(key)?;
-        let socket = slot.socket.as_ref()?;
-        let source = RawSource::of(&**socket);
-        let several = self.operations.performs(OpSet::SEND_MSG);
-        let mut gather = self.operations.gather();
-        gather.clear();
-        let mut only = None;
-        let mut next = slot.writes.first();
-        while let Some(key) = next
-            && let Some(transfer) = self.streams.transfers.get_mut(key)
-        {
-            let mut full = false;
-            let mut skip = transfer.offset;
-            for index in transfer.piece..transfer.request().pieces() {
-                let bytes = &transfer.request().piece(index)[skip..];
-                skip = 0;
-                only.get_or_insert(RawBuf::sending(bytes));
-                full = !bytes.is_empty() && (!several || !gather.push(bytes));
-                if full {
-                    break;
-                }
+/// Sends the batch of a stream. `None` if there is no batch or no socket.
+pub(super) fn batch<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Result<InFlight>> {
+    let slot = lp.streams.slots.get_mut(key)?;
+    let source = RawSource::of(&**slot.socket.as_ref()?);
+    let buf = RawBuf::sending(slot.batch.as_mut()?.lend());
+    let op = Op::Send { source, buf };
+    // SAFETY: a lent batch is neither changed nor dropped until `take_back`, which
+    // `output::done` calls at the operation's completion.
+    let started = unsafe { lp.perform(OpOwner::StreamOutput(key), op, None) };
+    if started.is_err()
+        && let Some(batch) = lp.streams.slots.get_mut(key).and_then(|it| it.batch.as_mut())
+    {
+        batch.take_back();
+    }
+    Some(started)
+}
+
+/// Sends the first queued writes, as many as one operation takes. `None` if there is no byte to
+/// send or no socket.
+pub(super) fn writes<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Result<InFlight>> {
+    let slot = lp.streams.slots.get(key)?;
+    let socket = slot.socket.as_ref()?;
+    let source = RawSource::of(&**socket);
+    let several = lp.operations.performs(OpSet::SEND_MSG);
+    let mut gather = lp.operations.gather();
+    gather.clear();
+    let mut only = None;
+    let mut next = slot.writes.first();
+    while let Some(key) = next
+        && let Some(transfer) = lp.streams.transfers.get_mut(key)
+    {
+        let mut full = false;
+        let mut skip = transfer.offset;
+        for index in transfer.piece..transfer.request().pieces() {
+            let bytes = &transfer.request().piece(index)[skip..];
+            skip = 0;
+            only.get_or_insert(RawBuf::sending(bytes));
+            full = !bytes.is_empty() && (!several || !gather.push(bytes));
+            if full {
+                break;
             }
-            transfer.lend();
-            next = if full { None } else { transfer.next() };
         }
-        let op = match gather.len() {
-            0 | 1 => only.map(|buf| Op::Send { source, buf }),
-            _ => Some(Op::SendMsg { source, message: gather.message(), flags: sys::SEND_FLAGS }),
-        };
-        let Some(op) = op else {
-            self.take_back_writes(key, 0);
-            return None;
-        };
-        // SAFETY: lent writes keep their buffers until `take_back_writes`, which is called at the
-        // operation's completion. The operation owns `gather`, the list of the buffers.
-        Some(unsafe { self.perform(OpOwner::StreamOutput(key), op, Some(gather)) })
+        transfer.lend();
+        next = if full { None } else { transfer.next() };
     }
+    let op = match gather.len() {
+        0 | 1 => only.map(|buf| Op::Send { source, buf }),
+        _ => Some(Op::SendMsg { source, message: gather.message(), flags: sys::SEND_FLAGS }),
+    };
+    let Some(op) = op else {
+        output::flush::take_back_writes(lp, key, 0);
+        return None;
+    };
+    // SAFETY: lent writes keep their buffers until `take_back_writes`, which is called at the
+    // operation's completion. The operation owns `gather`, the list of the buffers.
+    Some(unsafe { lp.perform(OpOwner::StreamOutput(key), op, Some(gather)) })
+}
 
-    /// Connects the stream's socket. `None` if there is no socket.
-    pub(super) fn submit_connect(
-        &mut self,
-        key: Token,
-        address: SockAddr,
-    ) -> Option<io::Result<InFlight>> {
-        let source = RawSource::of(&**self.streams.slots.get(key)?.socket.as_ref()?);
-        let mut gather = self.operations.gather();
-        gather.clear();
-        let op = Op::Connect { source, address: gather.connect_to(address)? };
-        // SAFETY: the address is in `gather`, which the operation owns.
-        Some(unsafe { self.perform(OpOwner::StreamOutput(key), op, Some(gather)) })
-    }
+/// Connects the stream's socket. `None` if there is no socket.
+pub(super) fn connect<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    address: SockAddr,
+) -> Option<io::Result<InFlight>> {
+    let source = RawSource::of(&**lp.streams.slots.get(key)?.socket.as_ref()?);
+    let mut gather = lp.operations.gather();
+    gather.clear();
+    let op = Op::Connect { source, address: gather.connect_to(address)? };
+    // SAFETY: the address is in `gather`, which the operation owns.
+    Some(unsafe { lp.perform(OpOwner::StreamOutput(key), op, Some(gather)) })
 }
 
 /// The connection that an operation has accepted. `None` if it cannot be set up, and is closed.

@@ -29,8 +29,8 @@ impl Fixture {
         Fixture { waiter, sender, value: Arc::new(UnsafeCell::new(0)) }
     }
 
-    /// As `run_notifications` and `run_asyncs`. True if the callback runs.
-    fn run_asyncs(&self) -> bool {
+    /// As `run_notifications` and `run_pending`. True if the callback runs.
+    fn run_pending(&self) -> bool {
         let AsyncSender { flag, notifier } = &self.sender;
         let due = notifier.has_any()
             && notifier.take(Notification::ASYNC)
@@ -54,7 +54,7 @@ fn a_callback_sees_what_was_written_before_the_send() {
                 fixture.sender.send().unwrap();
             })
         };
-        while !fixture.run_asyncs() {
+        while !fixture.run_pending() {
             fixture.waiter.wait();
         }
         // SAFETY: loom checks that the sender wrote before this.
@@ -77,7 +77,7 @@ fn the_last_callback_sees_every_coalesced_send() {
         let mut seen = 0;
         while seen != 3 {
             fixture.waiter.wait();
-            if fixture.run_asyncs() {
+            if fixture.run_pending() {
                 seen = sent.load(Ordering::Relaxed);
             }
         }
@@ -106,7 +106,7 @@ fn what_a_job_sent_is_delivered_before_its_end() {
         loop {
             fixture.waiter.wait();
             let ended = notifier.take(Notification::WORK);
-            delivered |= fixture.run_asyncs();
+            delivered |= fixture.run_pending();
             if ended {
                 break;
             }

@@ -190,7 +190,7 @@ impl FsEvent {
             return Err(error::already());
         }
         let path = path.as_ref().to_owned();
-        let watcher = lp.watch_path(self, &path, flags)?;
+        let watcher = watch_path(lp, self, &path, flags)?;
         let slot = lp.fs_events.slots.get_mut(self.0).ok_or_else(error::stale)?;
         slot.watcher = Some(watcher);
         (slot.path, slot.flags) = (path, flags);
@@ -253,47 +253,10 @@ impl FsEvent {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    fn watch_path(
-        &mut self,
-        handle: FsEvent,
-        path: &Path,
-        flags: FsEventFlags,
-    ) -> io::Result<Watcher> {
-        // Earlier changes are for the handles that are started already. They are all collected,
-        // unless changes occur faster than they can be read.
-        for _ in 0..READS_BEFORE_START {
-            let count = self.fs_events.notices.len();
-            self.collect_changes();
-            if self.fs_events.notices.len() == count {
-                break;
-            }
-        }
-        if !self.fs_events.notices.is_empty() {
-            self.notifier.notify(Notification::CHANGES)?;
-        }
-        self.fs_events.starts += 1;
-        let watcher = Watcher { key: handle.0, started: self.fs_events.starts };
-        let FsEvents { watching, notices, .. } = &mut self.fs_events;
-        let recursive = flags.contains(FsEventFlags::RECURSIVE);
-        watching.start(watcher, path, recursive, notices, &self.notifier)?;
-        if self.fs_events.source.is_none()
-            && let Some(raw) = self.fs_events.watching.source()
-        {
-            match self.watch_for(SourceOwner::FsEvents, raw, Interest::READ) {
-                Ok(source) => self.fs_events.source = Some(source),
-                Err(error) => {
-                    self.fs_events.watching.stop(watcher);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(watcher)
-    }
-
+impl<B: Backend> FsEvents<B> {
     /// Collects events from the system. An error is delivered to all started handles.
-    fn collect_changes(&mut self) {
-        let FsEvents { slots, watching, notices, .. } = &mut self.fs_events;
+    fn collect(&mut self) {
+        let FsEvents { slots, watching, notices, .. } = self;
         if let Err(error) = watching.collect(notices) {
             for watcher in slots.iter().filter_map(|(_, slot)| slot.watcher) {
                 let error = io::Error::new(error.kind(), error.to_string());
@@ -301,81 +264,118 @@ impl<B: Backend> Loop<B> {
             }
         }
     }
+}
 
-    /// Delivers file events; returns the number of calls.
-    pub(crate) fn deliver_fs_events(&mut self) -> usize {
-        self.collect_changes();
-        let mut called = 0;
-        // Events that are queued by callbacks wait for the next iteration.
-        for _ in 0..self.fs_events.notices.len() {
-            let Some(notice) = self.fs_events.notices.pop() else { break };
-            called += usize::from(self.deliver_fs_event(notice));
+fn watch_path<B: Backend>(
+    lp: &mut Loop<B>,
+    handle: FsEvent,
+    path: &Path,
+    flags: FsEventFlags,
+) -> io::Result<Watcher> {
+    // Earlier changes are for the handles that are started already. They are all collected,
+    // unless changes occur faster than they can be read.
+    for _ in 0..READS_BEFORE_START {
+        let count = lp.fs_events.notices.len();
+        lp.fs_events.collect();
+        if lp.fs_events.notices.len() == count {
+            break;
         }
-        if !self.fs_events.notices.is_empty() {
-            // If the wake-up fails, the loop finds them at its next iteration.
-            let _ = self.notifier.notify(Notification::CHANGES);
-        }
-        called
     }
-
-    /// Calls the handle, unless an earlier callback has stopped it.
-    fn deliver_fs_event(&mut self, notice: Notice) -> bool {
-        let Notice { watcher, what, path } = notice;
-        let handle = FsEvent(watcher.key);
-        let slot = self.fs_events.slots.get_mut(handle.0);
-        let slot = slot.filter(|slot| slot.watcher == Some(watcher));
-        let Some(slot) = slot else { return false };
-        let Some(mut callback) = slot.callback.take() else {
-            drop(handle.stop(self)); // An exchange of loops has lost the callback.
-            return false;
-        };
-        let event = match what {
-            What::Renamed => Ok(FsEventKind::Rename(&path)),
-            What::Changed => Ok(FsEventKind::Change(&path)),
-            What::Lost => Ok(FsEventKind::Overflow),
-            What::Failed(error) => Err(error),
-        };
-        self.call_with(&mut callback, (handle, event), handle, |lp, handle| {
-            drop(handle.stop(lp));
-            // After a panic, the remaining events must not wait for the next change.
-            drop(lp.notifier.notify(Notification::CHANGES));
-        });
-        match self.fs_events.slots.get_mut(handle.0) {
-            Some(slot) if slot.watcher == Some(watcher) => {
-                slot.callback.get_or_insert(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
-        }
-        self.fs_events.notices.reuse(path);
-        true
+    if !lp.fs_events.notices.is_empty() {
+        lp.notifier.notify(Notification::CHANGES)?;
     }
-
-    /// Restarts all watches in a forked child: the inherited descriptors belong to the parent.
-    pub(crate) fn watch_anew(&mut self) {
-        if let Some(source) = self.fs_events.source.take() {
-            self.unwatch(source);
-        }
-        self.fs_events.watching.forget();
-        self.fs_events.notices.clear();
-        let slots = self.fs_events.slots.iter();
-        let started = slots.filter(|(_, slot)| slot.watcher.is_some());
-        let started: Vec<Token> = started.map(|(key, _)| key).collect();
-        for key in started {
-            let Some(slot) = self.fs_events.slots.get(key) else { continue };
-            let (path, flags, old) = (slot.path.clone(), slot.flags, slot.watcher);
-            let anew = self.watch_path(FsEvent(key), &path, flags);
-            let Some(slot) = self.fs_events.slots.get_mut(key) else { continue };
-            match (anew, old) {
-                (Ok(watcher), _) => slot.watcher = Some(watcher),
-                (Err(error), Some(old)) => {
-                    let (notices, no_path) = (&mut self.fs_events.notices, OsStr::new(""));
-                    notices.push(old, What::Failed(error), no_path, no_path);
-                    // If the wake-up fails, the loop finds it at its next iteration.
-                    let _ = self.notifier.notify(Notification::CHANGES);
-                }
-                (Err(_), None) => {}
+    lp.fs_events.starts += 1;
+    let watcher = Watcher { key: handle.0, started: lp.fs_events.starts };
+    let FsEvents { watching, notices, .. } = &mut lp.fs_events;
+    let recursive = flags.contains(FsEventFlags::RECURSIVE);
+    watching.start(watcher, path, recursive, notices, &lp.notifier)?;
+    if lp.fs_events.source.is_none()
+        && let Some(raw) = lp.fs_events.watching.source()
+    {
+        match lp.watch_for(SourceOwner::FsEvents, raw, Interest::READ) {
+            Ok(source) => lp.fs_events.source = Some(source),
+            Err(error) => {
+                lp.fs_events.watching.stop(watcher);
+                return Err(error);
             }
+        }
+    }
+    Ok(watcher)
+}
+
+/// Delivers file events; returns the number of calls.
+pub(crate) fn deliver_all<B: Backend>(lp: &mut Loop<B>) -> usize {
+    lp.fs_events.collect();
+    let mut called = 0;
+    // Events that are queued by callbacks wait for the next iteration.
+    for _ in 0..lp.fs_events.notices.len() {
+        let Some(notice) = lp.fs_events.notices.pop() else { break };
+        called += usize::from(deliver(lp, notice));
+    }
+    if !lp.fs_events.notices.is_empty() {
+        // If the wake-up fails, the loop finds them at its next iteration.
+        let _ = lp.notifier.notify(Notification::CHANGES);
+    }
+    called
+}
+
+/// Calls the handle, unless an earlier callback has stopped it.
+fn deliver<B: Backend>(lp: &mut Loop<B>, notice: Notice) -> bool {
+    let Notice { watcher, what, path } = notice;
+    let handle = FsEvent(watcher.key);
+    let slot = lp.fs_events.slots.get_mut(handle.0);
+    let slot = slot.filter(|slot| slot.watcher == Some(watcher));
+    let Some(slot) = slot else { return false };
+    let Some(mut callback) = slot.callback.take() else {
+        drop(handle.stop(lp)); // An exchange of loops has lost the callback.
+        return false;
+    };
+    let event = match what {
+        What::Renamed => Ok(FsEventKind::Rename(&path)),
+        What::Changed => Ok(FsEventKind::Change(&path)),
+        What::Lost => Ok(FsEventKind::Overflow),
+        What::Failed(error) => Err(error),
+    };
+    lp.call_with(&mut callback, (handle, event), handle, |lp, handle| {
+        drop(handle.stop(lp));
+        // After a panic, the remaining events must not wait for the next change.
+        drop(lp.notifier.notify(Notification::CHANGES));
+    });
+    match lp.fs_events.slots.get_mut(handle.0) {
+        Some(slot) if slot.watcher == Some(watcher) => {
+            slot.callback.get_or_insert(callback);
+        }
+        Some(_) => {}
+        None => exchange::note(),
+    }
+    lp.fs_events.notices.reuse(path);
+    true
+}
+
+/// Restarts all watches in a forked child: the inherited descriptors belong to the parent.
+pub(crate) fn watch_again<B: Backend>(lp: &mut Loop<B>) {
+    if let Some(source) = lp.fs_events.source.take() {
+        lp.unwatch(source);
+    }
+    lp.fs_events.watching.forget();
+    lp.fs_events.notices.clear();
+    let slots = lp.fs_events.slots.iter();
+    let started = slots.filter(|(_, slot)| slot.watcher.is_some());
+    let started: Vec<Token> = started.map(|(key, _)| key).collect();
+    for key in started {
+        let Some(slot) = lp.fs_events.slots.get(key) else { continue };
+        let (path, flags, old) = (slot.path.clone(), slot.flags, slot.watcher);
+        let anew = watch_path(lp, FsEvent(key), &path, flags);
+        let Some(slot) = lp.fs_events.slots.get_mut(key) else { continue };
+        match (anew, old) {
+            (Ok(watcher), _) => slot.watcher = Some(watcher),
+            (Err(error), Some(old)) => {
+                let (notices, no_path) = (&mut lp.fs_events.notices, OsStr::new(""));
+                notices.push(old, What::Failed(error), no_path, no_path);
+                // If the wake-up fails, the loop finds it at its next iteration.
+                let _ = lp.notifier.notify(Notification::CHANGES);
+            }
+            (Err(_), None) => {}
         }
     }
 }

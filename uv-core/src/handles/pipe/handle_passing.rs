@@ -8,7 +8,7 @@ use super::Pipe;
 use crate::Loop;
 use crate::handles::{AnyHandle, Handle, Tcp, Udp};
 use crate::storage::IoBuf;
-use crate::streams::{Flags, WriteRequest, write_with_handles};
+use crate::streams::{self, Flags, WriteRequest, write_with_handles};
 use crate::sys::{self, PassedKind};
 
 /// The kind of a handle that a [`Pipe`] has received and that was not accepted yet.
@@ -155,7 +155,7 @@ impl Pipe {
         bytes: &[u8],
         handles: &[AnyHandle],
     ) -> io::Result<usize> {
-        lp.try_write_with(self.0, bytes, handles)
+        streams::handle_passing::try_write_with(lp, self.0, bytes, handles)
     }
 
     /// Limits the number of pending handles; the default is 256. At the limit, the next read fails

@@ -16,7 +16,9 @@ use bitflags::bitflags;
 use poll_core::{Backend, Token};
 
 use crate::storage::InlineFnOnce;
-use crate::streams::{Connecting, Flags, Kind, Listener, PrepareListen, Stream, StreamKey};
+use crate::streams::{
+    self, Connecting, Flags, Kind, Listener, PrepareListen, Stream, StreamKey, output,
+};
 use crate::sys;
 use crate::{Loop, error};
 
@@ -132,7 +134,7 @@ impl Pipe {
     #[must_use = "the handle exists until it is closed"]
     #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Pipe {
-        Pipe(lp.new_stream(Kind::Pipe, None))
+        Pipe(streams::new_stream(lp, Kind::Pipe, None))
     }
 
     /// Two handles that are connected to each other, in both directions.
@@ -154,8 +156,8 @@ impl Pipe {
     pub fn pair<B: Backend>(lp: &mut Loop<B>) -> io::Result<(Pipe, Pipe)> {
         sys::pipes_work_on(&lp.backend)?;
         let (one, other) = sys::pipe_sockets()?;
-        let one = Pipe(lp.new_stream(Kind::Pipe, Some(one)));
-        Ok((one, Pipe(lp.new_stream(Kind::Pipe, Some(other)))))
+        let one = Pipe(streams::new_stream(lp, Kind::Pipe, Some(one)));
+        Ok((one, Pipe(streams::new_stream(lp, Kind::Pipe, Some(other)))))
     }
 
     /// Two handles of an anonymous pipe: the first reads what the second writes.
@@ -318,12 +320,12 @@ impl Pipe {
                 }
                 lp.queue_work(
                     move || wait.wait(&seen),
-                    move |lp, waited| lp.pipe_opened(self.0, waited),
+                    move |lp, waited| streams::named_pipe::opened(lp, self.0, waited),
                 )?;
                 Connecting::UnderWay
             }
         };
-        lp.begin_connect(self.0, connecting, InlineFnOnce::new(connected))
+        output::connect::begin(lp, self.0, connecting, InlineFnOnce::new(connected))
     }
 
     /// Sets the number of pipe instances that wait for clients on Windows, from the next

@@ -8,7 +8,7 @@ use socket2::Socket;
 
 use super::Pipe;
 use crate::handles::{HandleKind, guess_handle};
-use crate::streams::{Flags, Kind};
+use crate::streams::{self, Flags, Kind};
 use crate::sys::{self, Terminal, Transport};
 use crate::{Loop, error};
 
@@ -124,7 +124,7 @@ impl Pipe {
         transport: Transport,
         [readable, writable, blocking]: [bool; 3],
     ) -> io::Result<Pipe> {
-        let pipe = Pipe(lp.new_stream(Kind::Pipe, Some(transport)));
+        let pipe = Pipe(streams::new_stream(lp, Kind::Pipe, Some(transport)));
         let slot = lp.streams.slots.get_mut(pipe.0).ok_or_else(error::stale)?;
         slot.flags.set(Flags::READABLE, readable);
         slot.flags.set(Flags::WRITABLE, writable);

@@ -250,12 +250,12 @@ impl Process {
         if slot.pid != 0 {
             return Err(error::busy());
         }
-        let given = lp.prepare_stdio(&command.stdio)?;
-        let (child, is_prepared) = match lp.start_child(command, &given.ends) {
+        let given = stdio::prepare(lp, &command.stdio)?;
+        let (child, is_prepared) = match lp.processes.start_child(command, &given.ends) {
             Ok(started) => started,
             Err(error) => {
                 if keeps_pipes {
-                    lp.open_created_pipes(given, 0);
+                    stdio::open_created_pipes(lp, given, 0);
                 }
                 return Err(error);
             }
@@ -267,13 +267,13 @@ impl Process {
             slot.child = Some(child);
             slot.callback = Some(InlineFnOnce::new(exited));
         }
-        match lp.watch_child(self, is_prepared) {
+        match watch(lp, self, is_prepared) {
             Ok(()) => {
-                lp.open_created_pipes(given, pid);
+                stdio::open_created_pipes(lp, given, pid);
                 Ok(())
             }
             Err(error) => {
-                lp.disown_child(self);
+                lp.processes.disown(&mut lp.active_handles, self);
                 Err(error)
             }
         }
@@ -359,7 +359,7 @@ pub fn disable_stdio_inheritance() {
     sys::disable_stdio_inheritance();
 }
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> Processes<B> {
     /// Starts a child; returns true if a notification will report its exit.
     fn start_child(
         &mut self,
@@ -370,136 +370,136 @@ impl<B: Backend> Loop<B> {
             return Child::spawn(command, ends).map(|child| (child, false));
         }
         // Before the spawn, so that the exit is not missed.
-        self.processes.watch.prepare()?;
+        self.watch.prepare()?;
         match Child::spawn(command, ends) {
             Ok(child) => Ok((child, true)),
             Err(error) => {
-                self.processes.watch.release();
+                self.watch.release();
                 Err(error)
             }
         }
     }
 
-    /// Starts to watch for the exit of the child.
-    fn watch_child(&mut self, process: Process, is_prepared: bool) -> io::Result<()> {
-        let Some(slot) = self.processes.slots.get_mut(process.0) else { return Ok(()) };
-        slot.base.start(&mut self.active_handles);
-        let Some(child) = &mut slot.child else { return Ok(()) };
-        if is_prepared {
-            return self.processes.watch.begin(child, process.0);
-        }
-        if let Some(raw) = child.source()
-            && let Ok(source) = self.watch_for(SourceOwner::Process(process), raw, Interest::READ)
-        {
-            if let Some(slot) = self.processes.slots.get_mut(process.0) {
-                slot.source = Some(source);
-            }
-            return Ok(());
-        }
-        // Descriptors are exhausted, or the backend has no space for a source: fall back to
-        // notifications.
-        self.processes.watch.prepare()?;
-        // The child may have exited already. If the wake-up fails, the loop finds it at its next
-        // iteration.
-        drop(self.notifier.notify(Notification::CHILD));
-        Ok(())
-    }
-
     /// Kills a child that cannot be watched, and frees its handle.
-    fn disown_child(&mut self, process: Process) {
-        let Some(slot) = self.processes.slots.get_mut(process.0) else { return };
-        slot.base.stop(&mut self.active_handles);
+    fn disown(&mut self, active: &mut usize, process: Process) {
+        let Some(slot) = self.slots.get_mut(process.0) else { return };
+        slot.base.stop(active);
         let callback = slot.callback.take();
         if let Some(mut child) = slot.child.take() {
             let _ = child.kill(SIGKILL);
-            self.processes.reaper.adopt(child);
+            self.reaper.adopt(child);
         }
         // Last: destructors of the captured values may do anything.
         drop(callback);
     }
+}
 
-    /// Handles readability of a `pidfd`: the child has exited.
-    pub(crate) fn process_ready(&mut self, process: Process) {
-        if let Some(exit) = self.reap(process.0) {
-            self.deliver_exit(process, exit);
+/// Starts to watch for the exit of the child.
+fn watch<B: Backend>(lp: &mut Loop<B>, process: Process, is_prepared: bool) -> io::Result<()> {
+    let Some(slot) = lp.processes.slots.get_mut(process.0) else { return Ok(()) };
+    slot.base.start(&mut lp.active_handles);
+    let Some(child) = &mut slot.child else { return Ok(()) };
+    if is_prepared {
+        return lp.processes.watch.begin(child, process.0);
+    }
+    if let Some(raw) = child.source()
+        && let Ok(source) = lp.watch_for(SourceOwner::Process(process), raw, Interest::READ)
+    {
+        if let Some(slot) = lp.processes.slots.get_mut(process.0) {
+            slot.source = Some(source);
+        }
+        return Ok(());
+    }
+    // Descriptors are exhausted, or the backend has no space for a source: fall back to
+    // notifications.
+    lp.processes.watch.prepare()?;
+    // The child may have exited already. If the wake-up fails, the loop finds it at its next
+    // iteration.
+    drop(lp.notifier.notify(Notification::CHILD));
+    Ok(())
+}
+
+/// Handles readability of a `pidfd`: the child has exited.
+pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, process: Process) {
+    if let Some(exit) = reap(lp, process.0) {
+        deliver_exit(lp, process, exit);
+    }
+}
+
+/// Runs the callbacks of children that have exited; returns the number of calls.
+pub(crate) fn run_ended<B: Backend>(lp: &mut Loop<B>) -> usize {
+    let mut candidates = Vec::new();
+    let all = lp.processes.watch.take(&mut candidates);
+    if all {
+        let slots = lp.processes.slots.iter();
+        candidates.extend(slots.filter(|(_, slot)| slot.source.is_none()).map(|(key, _)| key));
+    }
+    // All are reaped before the first callback runs, so that none is missed if one panics.
+    for key in candidates {
+        if let Some(exit) = reap(lp, key) {
+            lp.processes.exited.push_back((Process(key), exit));
         }
     }
-
-    /// Runs the callbacks of children that have exited; returns the number of calls.
-    pub(crate) fn run_ended_children(&mut self) -> usize {
-        let mut candidates = Vec::new();
-        let all = self.processes.watch.take(&mut candidates);
-        if all {
-            let slots = self.processes.slots.iter();
-            candidates.extend(slots.filter(|(_, slot)| slot.source.is_none()).map(|(key, _)| key));
-        }
-        // All are reaped before the first callback runs, so that none is missed if one panics.
-        for key in candidates {
-            if let Some(exit) = self.reap(key) {
-                self.processes.exited.push_back((Process(key), exit));
-            }
-        }
-        let mut called = 0;
-        while let Some((process, exit)) = self.processes.exited.pop_front() {
-            called += 1;
-            let notifier = Arc::as_ptr(&self.notifier);
-            // After a panic the remaining exits must not wait for another exit.
-            let child = Notification::CHILD;
-            self.guarded(child, Loop::notify_itself, |lp| lp.deliver_exit(process, exit));
-            if notifier != Arc::as_ptr(&self.notifier) {
-                exchange::note();
-            }
-        }
-        called
-    }
-
-    /// Reaps a child, and returns its exit status if it has exited. The system may reuse its id
-    /// from then on.
-    fn reap(&mut self, key: Token) -> Option<io::Result<Exit>> {
-        let exit = self.processes.slots.get_mut(key)?.child.as_mut()?.try_wait()?;
-        drop(self.stop_watching_child(Process(key)));
-        Some(exit)
-    }
-
-    /// Stops the handle and runs its callback.
-    fn deliver_exit(&mut self, process: Process, exit: io::Result<Exit>) {
-        let Some(slot) = self.processes.slots.get_mut(process.0) else { return };
-        slot.base.stop(&mut self.active_handles);
-        if let Some(callback) = slot.callback.take() {
-            callback.call(self, (process, exit));
+    let mut called = 0;
+    while let Some((process, exit)) = lp.processes.exited.pop_front() {
+        called += 1;
+        let notifier = Arc::as_ptr(&lp.notifier);
+        // After a panic the remaining exits must not wait for another exit.
+        let child = Notification::CHILD;
+        lp.guarded(child, Loop::notify_itself, |lp| deliver_exit(lp, process, exit));
+        if notifier != Arc::as_ptr(&lp.notifier) {
+            exchange::note();
         }
     }
+    called
+}
 
-    /// Takes the child out of its slot and stops watching it.
-    fn stop_watching_child(&mut self, process: Process) -> Option<Child> {
-        let slot = self.processes.slots.get_mut(process.0)?;
-        let child = slot.child.take()?;
-        match slot.source.take() {
-            Some(source) => self.unwatch(source),
-            None => self.processes.watch.release(),
-        }
-        Some(child)
+/// Reaps a child, and returns its exit status if it has exited. The system may reuse its id
+/// from then on.
+fn reap<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Result<Exit>> {
+    let exit = lp.processes.slots.get_mut(key)?.child.as_mut()?.try_wait()?;
+    drop(stop_watching(lp, Process(key)));
+    Some(exit)
+}
+
+/// Stops the handle and runs its callback.
+fn deliver_exit<B: Backend>(lp: &mut Loop<B>, process: Process, exit: io::Result<Exit>) {
+    let Some(slot) = lp.processes.slots.get_mut(process.0) else { return };
+    slot.base.stop(&mut lp.active_handles);
+    if let Some(callback) = slot.callback.take() {
+        callback.call(lp, (process, exit));
     }
+}
 
-    /// Fails all handles in a forked child: their children belong to the parent.
-    pub(crate) fn forget_children(&mut self) {
-        self.processes.reaper.forget();
-        let keys: Vec<_> = self.processes.slots.iter().map(|(key, _)| key).collect();
-        for process in keys.into_iter().map(Process) {
-            if self.stop_watching_child(process).is_some() {
-                self.processes.exited.push_back((process, Err(sys::not_our_child())));
-            }
+/// Takes the child out of its slot and stops watching it.
+fn stop_watching<B: Backend>(lp: &mut Loop<B>, process: Process) -> Option<Child> {
+    let slot = lp.processes.slots.get_mut(process.0)?;
+    let child = slot.child.take()?;
+    match slot.source.take() {
+        Some(source) => lp.unwatch(source),
+        None => lp.processes.watch.release(),
+    }
+    Some(child)
+}
+
+/// Fails all handles in a forked child: their children belong to the parent.
+pub(crate) fn forget_all<B: Backend>(lp: &mut Loop<B>) {
+    lp.processes.reaper.forget();
+    let keys: Vec<_> = lp.processes.slots.iter().map(|(key, _)| key).collect();
+    for process in keys.into_iter().map(Process) {
+        if stop_watching(lp, process).is_some() {
+            lp.processes.exited.push_back((process, Err(sys::not_our_child())));
         }
     }
+}
 
-    /// Hands a running child of a closing handle to the reaper.
-    pub(crate) fn stop_process(&mut self, process: Process) {
-        if let Some(child) = self.stop_watching_child(process) {
-            self.processes.reaper.adopt(child);
-        }
-        if let Some(slot) = self.processes.slots.get_mut(process.0) {
-            // Last: destructors of the captured values may do anything.
-            drop(slot.callback.take());
-        }
+/// Hands a running child of a closing handle to the reaper.
+pub(crate) fn abandon<B: Backend>(lp: &mut Loop<B>, process: Process) {
+    if let Some(child) = stop_watching(lp, process) {
+        lp.processes.reaper.adopt(child);
+    }
+    if let Some(slot) = lp.processes.slots.get_mut(process.0) {
+        // Last: destructors of the captured values may do anything.
+        drop(slot.callback.take());
     }
 }

@@ -10,7 +10,7 @@ use bitflags::bitflags;
 use poll_core::Backend;
 
 use crate::handles::{AnyHandle, Pipe};
-use crate::streams::Flags;
+use crate::streams::{self, Flags};
 use crate::sys::{self, ChildEnd};
 use crate::{Loop, Stream, error};
 
@@ -136,73 +136,72 @@ struct CreatedPipe {
     _theirs: sys::OwnedPipe,
 }
 
-impl<B: Backend> Loop<B> {
-    /// Prepares the descriptors of a child, at least its three standard streams.
-    pub(super) fn prepare_stdio(&mut self, stdio: &[Stdio<'_>]) -> io::Result<Given> {
-        let mut given = Given::default();
-        for one in stdio {
-            let end = self.child_end(one, &mut given)?;
-            given.ends.push(end);
-        }
-        while given.ends.len() < 3 {
-            given.ends.push(ChildEnd::Ignore);
-        }
-        Ok(given)
+/// Prepares the descriptors of a child, at least its three standard streams.
+pub(super) fn prepare<B: Backend>(lp: &mut Loop<B>, stdio: &[Stdio<'_>]) -> io::Result<Given> {
+    let mut given = Given::default();
+    for one in stdio {
+        let end = child_end(lp, one, &mut given)?;
+        given.ends.push(end);
     }
+    while given.ends.len() < 3 {
+        given.ends.push(ChildEnd::Ignore);
+    }
+    Ok(given)
+}
 
-    fn child_end(&mut self, stdio: &Stdio<'_>, given: &mut Given) -> io::Result<ChildEnd> {
-        match *stdio {
-            Stdio::Ignore => Ok(ChildEnd::Ignore),
-            Stdio::Standard(number @ 0..=2) => Ok(ChildEnd::standard(number)),
-            Stdio::Standard(number) => {
-                let why = format!("{number} is not a standard stream: use 0, 1 or 2");
-                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+fn child_end<B: Backend>(
+    lp: &mut Loop<B>,
+    stdio: &Stdio<'_>,
+    given: &mut Given,
+) -> io::Result<ChildEnd> {
+    match *stdio {
+        Stdio::Ignore => Ok(ChildEnd::Ignore),
+        Stdio::Standard(number @ 0..=2) => Ok(ChildEnd::standard(number)),
+        Stdio::Standard(number) => {
+            let why = format!("{number} is not a standard stream: use 0, 1 or 2");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        #[cfg(unix)]
+        Stdio::Descriptor(fd) => Ok(ChildEnd::of_descriptor(fd)),
+        #[cfg(windows)]
+        Stdio::Handle(handle) => Ok(ChildEnd::of_handle(handle)),
+        Stdio::Stream(stream @ (AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_))) => {
+            streams::handover::hand_over(lp, stream.key())?;
+            let slot = lp.streams.open(stream.key())?;
+            let listens = slot.flags.contains(Flags::LISTENING);
+            let socket = slot.socket.as_ref().ok_or_else(error::no_socket)?;
+            let (end, opened) = ChildEnd::of_stream(socket, listens)?;
+            given.opened.extend(opened);
+            Ok(end)
+        }
+        Stdio::Stream(handle) => {
+            let why = format!("a {} is not a stream, so a child cannot inherit it", handle.kind());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        Stdio::Pipe(pipe, flags) => {
+            if !flags.intersects(PipeFlags::READABLE | PipeFlags::WRITABLE) {
+                let why = "the pipe has no direction: set READABLE, WRITABLE or both";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
-            #[cfg(unix)]
-            Stdio::Descriptor(fd) => Ok(ChildEnd::of_descriptor(fd)),
-            #[cfg(windows)]
-            Stdio::Handle(handle) => Ok(ChildEnd::of_handle(handle)),
-            Stdio::Stream(
-                stream @ (AnyHandle::Tcp(_) | AnyHandle::Pipe(_) | AnyHandle::Tty(_)),
-            ) => {
-                self.hand_over(stream.key())?;
-                let slot = self.streams.open(stream.key())?;
-                let listens = slot.flags.contains(Flags::LISTENING);
-                let socket = slot.socket.as_ref().ok_or_else(error::no_socket)?;
-                let (end, opened) = ChildEnd::of_stream(socket, listens)?;
-                given.opened.extend(opened);
-                Ok(end)
+            let is_open = lp.streams.open(pipe.0)?.socket.is_some();
+            if is_open || given.created.iter().any(|created| created.pipe == pipe) {
+                return Err(error::busy());
             }
-            Stdio::Stream(handle) => {
-                let why =
-                    format!("a {} is not a stream, so a child cannot inherit it", handle.kind());
-                Err(io::Error::new(io::ErrorKind::InvalidInput, why))
-            }
-            Stdio::Pipe(pipe, flags) => {
-                if !flags.intersects(PipeFlags::READABLE | PipeFlags::WRITABLE) {
-                    let why = "the pipe has no direction: set READABLE, WRITABLE or both";
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-                }
-                let is_open = self.streams.open(pipe.0)?.socket.is_some();
-                if is_open || given.created.iter().any(|created| created.pipe == pipe) {
-                    return Err(error::busy());
-                }
-                let (ours, theirs) = sys::pipe_for_child(flags)?;
-                let end = ChildEnd::of_made(&theirs);
-                given.created.push(CreatedPipe { pipe, flags, ours, _theirs: theirs });
-                Ok(end)
-            }
+            let (ours, theirs) = sys::pipe_for_child(flags)?;
+            let end = ChildEnd::of_made(&theirs);
+            given.created.push(CreatedPipe { pipe, flags, ours, _theirs: theirs });
+            Ok(end)
         }
     }
+}
 
-    /// Connects the pipes that were created for a child, once it runs.
-    pub(super) fn open_created_pipes(&mut self, given: Given, child: u32) {
-        for CreatedPipe { pipe, flags, ours, .. } in given.created {
-            let Some(slot) = self.streams.slots.get_mut(pipe.0) else { continue };
-            slot.flags.set(Flags::READABLE, flags.contains(PipeFlags::WRITABLE));
-            slot.flags.set(Flags::WRITABLE, flags.contains(PipeFlags::READABLE));
-            ours.set_peer(child);
-            slot.socket = Some(ours);
-        }
+/// Connects the pipes that were created for a child, once it runs.
+pub(super) fn open_created_pipes<B: Backend>(lp: &mut Loop<B>, given: Given, child: u32) {
+    for CreatedPipe { pipe, flags, ours, .. } in given.created {
+        let Some(slot) = lp.streams.slots.get_mut(pipe.0) else { continue };
+        slot.flags.set(Flags::READABLE, flags.contains(PipeFlags::WRITABLE));
+        slot.flags.set(Flags::WRITABLE, flags.contains(PipeFlags::READABLE));
+        ours.set_peer(child);
+        slot.socket = Some(ours);
     }
 }

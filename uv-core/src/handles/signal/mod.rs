@@ -271,56 +271,59 @@ impl Signal {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Delivers the caught signals; returns the number of calls.
-    pub(crate) fn run_signals(&mut self) -> usize {
-        self.signals.collect();
-        let mut called = 0;
-        loop {
-            while let Some(&(_, started, key)) = self.signals.due.get(self.signals.delivered) {
-                self.signals.delivered += 1;
-                called += usize::from(self.deliver_signal(key, started));
-            }
-            if !self.signals.next_signal() {
-                return called;
-            }
+/// Delivers the caught signals; returns the number of calls.
+pub(crate) fn run_caught<B: Backend>(lp: &mut Loop<B>) -> usize {
+    lp.signals.collect();
+    let mut called = 0;
+    loop {
+        while let Some(&(_, started, key)) = lp.signals.due.get(lp.signals.delivered) {
+            lp.signals.delivered += 1;
+            called += usize::from(deliver(lp, key, started));
+        }
+        if !lp.signals.next_signal() {
+            return called;
         }
     }
+}
 
-    /// Calls a handle, unless an earlier callback has stopped or restarted it.
-    fn deliver_signal(&mut self, key: Token, started: u64) -> bool {
-        let Some(slot) = self.signals.slots.get_mut(key) else { return false };
-        let Some((signum, _)) = slot.watched.filter(|_| slot.started == started) else {
-            return false;
-        };
-        let Some(mut callback) = slot.callback.take() else {
-            // An exchange of loops has lost the callback.
-            drop(Signal(key).stop(self));
-            return false;
-        };
-        let signal = Signal(key);
-        self.call_with(&mut callback, (signal, signum), signal, |lp, signal| {
-            drop(signal.stop(lp));
-            // After a panic, the remaining handles must not wait for the next signal.
-            drop(lp.notifier.notify(Notification::SIGNAL));
-        });
-        self.after_signal(key, started, callback);
-        true
+/// Calls a handle, unless an earlier callback has stopped or restarted it.
+fn deliver<B: Backend>(lp: &mut Loop<B>, key: Token, started: u64) -> bool {
+    let Some(slot) = lp.signals.slots.get_mut(key) else { return false };
+    let Some((signum, _)) = slot.watched.filter(|_| slot.started == started) else {
+        return false;
+    };
+    let Some(mut callback) = slot.callback.take() else {
+        // An exchange of loops has lost the callback.
+        drop(Signal(key).stop(lp));
+        return false;
+    };
+    let signal = Signal(key);
+    lp.call_with(&mut callback, (signal, signum), signal, |lp, signal| {
+        drop(signal.stop(lp));
+        // After a panic, the remaining handles must not wait for the next signal.
+        drop(lp.notifier.notify(Notification::SIGNAL));
+    });
+    after_callback(lp, key, started, callback);
+    true
+}
+
+fn after_callback<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    started: u64,
+    callback: InlineFnMut<B, (Signal, i32)>,
+) {
+    let Some(slot) = lp.signals.slots.get_mut(key) else { return exchange::note() };
+    // The callback has stopped or restarted its handle.
+    if slot.started != started {
+        return;
     }
-
-    fn after_signal(&mut self, key: Token, started: u64, callback: InlineFnMut<B, (Signal, i32)>) {
-        let Some(slot) = self.signals.slots.get_mut(key) else { return exchange::note() };
-        // The callback has stopped or restarted its handle.
-        if slot.started != started {
-            return;
+    match slot.watched {
+        Some((_, Kind::Regular)) => {
+            slot.callback.get_or_insert(callback);
         }
-        match slot.watched {
-            Some((_, Kind::Regular)) => {
-                slot.callback.get_or_insert(callback);
-            }
-            // Cannot fail: the subscription was made with the same number.
-            Some((_, Kind::Oneshot)) => drop(Signal(key).stop(self)),
-            None => {}
-        }
+        // Cannot fail: the subscription was made with the same number.
+        Some((_, Kind::Oneshot)) => drop(Signal(key).stop(lp)),
+        None => {}
     }
 }

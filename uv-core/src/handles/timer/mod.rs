@@ -137,7 +137,7 @@ impl Timer {
         Timer(lp.timers.slots.insert(base))
     }
 
-    /// A timer that is a part of another handle, which [frees](Loop::free_internal) it. It does
+    /// A timer that is a part of another handle, which [frees](Timers::free_internal) it. It does
     /// not keep the loop alive.
     pub(crate) fn internal<B: Backend>(lp: &mut Loop<B>) -> Timer {
         lp.timers.internal += 1;
@@ -410,85 +410,85 @@ impl Timer {
     }
 }
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> Timers<B> {
     /// Frees a timer that is a part of another handle.
     pub(crate) fn free_internal(&mut self, timer: Timer) {
-        if self.timers.slots.get(timer.0).is_some() {
-            self.timers.wheel.remove(self.timers.slots.as_mut(), timer.0.index());
-            self.timers.internal -= 1;
-            self.timers.remove(timer);
+        if self.slots.get(timer.0).is_some() {
+            self.wheel.remove(self.slots.as_mut(), timer.0.index());
+            self.internal -= 1;
+            self.remove(timer);
         }
     }
+}
 
-    /// Runs the timers that are due, in order.
-    #[inline]
-    pub(crate) fn run_timers(&mut self) {
-        // Without a timer there is no need to know the time.
-        let Some(deadline) = self.timers.next_deadline_ns() else { return };
-        let now = self.now_ns();
-        if deadline <= now {
-            self.run_due_timers(now);
-        }
+/// Runs the timers that are due, in order.
+#[inline]
+pub(crate) fn run_due<B: Backend>(lp: &mut Loop<B>) {
+    // Without a timer there is no need to know the time.
+    let Some(deadline) = lp.timers.next_deadline_ns() else { return };
+    let now = lp.now_ns();
+    if deadline <= now {
+        run_expired(lp, now);
     }
+}
 
-    #[inline(never)]
-    fn run_due_timers(&mut self, now: u64) {
-        let Timers { wheel, slots, expired, .. } = &mut self.timers;
-        wheel.expire(slots.as_mut(), now, expired);
-        while let Some(&expired) = self.timers.expired.get(self.timers.run) {
-            if self.timers.run.is_multiple_of(MAX_BATCH) && self.timers.expired.len() > 1 {
-                self.timers.prefetch();
+#[inline(never)]
+fn run_expired<B: Backend>(lp: &mut Loop<B>, now: u64) {
+    let Timers { wheel, slots, expired, .. } = &mut lp.timers;
+    wheel.expire(slots.as_mut(), now, expired);
+    while let Some(&expired) = lp.timers.expired.get(lp.timers.run) {
+        if lp.timers.run.is_multiple_of(MAX_BATCH) && lp.timers.expired.len() > 1 {
+            lp.timers.prefetch();
+        }
+        lp.timers.run += 1;
+        fire(lp, expired.index, now);
+    }
+    lp.timers.expired.clear();
+    lp.timers.run = 0;
+}
+
+/// Fires a timer of this pass, unless an earlier callback has stopped, closed or restarted it.
+#[inline]
+fn fire<B: Backend>(lp: &mut Loop<B>, index: u32, now: u64) {
+    let timers = &mut lp.timers;
+    let Some((key, slot)) = timers.slots.at_mut(index) else { return };
+    if !slot.node.take_expired() {
+        return;
+    }
+    let (timer, action) = (Timer(key), slot.action);
+    let Some(callback) = timers.actions.shared(action) else {
+        return fire_own(lp, timer, action, now);
+    };
+    slot.base.stop(&mut lp.active_handles);
+    lp.guarded(timer, stop_after_panic, |lp| callback.call(lp, timer));
+}
+
+/// Fires a timer whose action is not shared.
+#[inline(never)]
+fn fire_own<B: Backend>(lp: &mut Loop<B>, timer: Timer, action: ActionKey, now: u64) {
+    let timers = &mut lp.timers;
+    match timers.actions.repeat_ns(action) {
+        // It is in the wheel no more.
+        0 => {
+            if let Some(slot) = timers.slots.get_mut(timer.0) {
+                slot.base.stop(&mut lp.active_handles);
             }
-            self.timers.run += 1;
-            self.fire(expired.index, now);
         }
-        self.timers.expired.clear();
-        self.timers.run = 0;
+        repeat_ns => timers.schedule(timer, now.saturating_add(repeat_ns)),
     }
-
-    /// Fires a timer of this pass, unless an earlier callback has stopped, closed or restarted it.
-    #[inline]
-    fn fire(&mut self, index: u32, now: u64) {
-        let timers = &mut self.timers;
-        let Some((key, slot)) = timers.slots.at_mut(index) else { return };
-        if !slot.node.take_expired() {
-            return;
-        }
-        let (timer, action) = (Timer(key), slot.action);
-        let Some(callback) = timers.actions.shared(action) else {
-            return self.fire_own(timer, action, now);
-        };
-        slot.base.stop(&mut self.active_handles);
-        self.guarded(timer, stop_after_panic, |lp| callback.call(lp, timer));
-    }
-
-    /// Fires a timer whose action is not shared.
-    #[inline(never)]
-    fn fire_own(&mut self, timer: Timer, action: ActionKey, now: u64) {
-        let timers = &mut self.timers;
-        match timers.actions.repeat_ns(action) {
-            // It is in the wheel no more.
-            0 => {
-                if let Some(slot) = timers.slots.get_mut(timer.0) {
-                    slot.base.stop(&mut self.active_handles);
-                }
-            }
-            repeat_ns => timers.schedule(timer, now.saturating_add(repeat_ns)),
-        }
-        let timers = &mut self.timers;
-        let Some(mut callback) = timers.actions.take_callback(action) else {
-            // An exchange of loops has lost the callback.
-            return drop(timer.stop(self));
-        };
-        timers.running = Some(timer);
-        self.call(&mut callback, timer, stop_after_panic);
-        let timers = &mut self.timers;
-        timers.running = None;
-        match timers.slots.get(timer.0) {
-            // Kept even if stopped, for `again`, unless it was replaced.
-            Some(slot) => timers.actions.restore_callback(slot.action, callback),
-            None => exchange::note(),
-        }
+    let timers = &mut lp.timers;
+    let Some(mut callback) = timers.actions.take_callback(action) else {
+        // An exchange of loops has lost the callback.
+        return drop(timer.stop(lp));
+    };
+    timers.running = Some(timer);
+    lp.call(&mut callback, timer, stop_after_panic);
+    let timers = &mut lp.timers;
+    timers.running = None;
+    match timers.slots.get(timer.0) {
+        // Kept even if stopped, for `again`, unless it was replaced.
+        Some(slot) => timers.actions.restore_callback(slot.action, callback),
+        None => exchange::note(),
     }
 }
 

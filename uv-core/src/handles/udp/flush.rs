@@ -11,7 +11,7 @@ use std::io;
 use poll_core::Backend;
 
 use super::send::BATCHES;
-use super::{Udp, UdpSlot};
+use super::{Udp, UdpSlot, Udps, arm, send, submit};
 use crate::event_loop::{Done, OpSet, Operations};
 use crate::sys::datagrams::{self, Outgoing};
 use crate::sys::{self, SendMessage};
@@ -25,87 +25,85 @@ impl<B: Backend> UdpSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> Udps<B> {
     /// Adds a socket to the flush queue, once.
-    pub(super) fn queue_udp_flush(&mut self, udp: Udp) {
-        if let Some(slot) = self.udps.get_mut(udp.0)
+    pub(super) fn queue_flush(&mut self, udp: Udp) {
+        if let Some(slot) = self.slots.get_mut(udp.0)
             && !std::mem::replace(&mut slot.sends.in_flush_queue, true)
         {
-            self.udp_flush_queue.push(udp);
+            self.flush_queue.push(udp);
         }
     }
+}
 
-    /// Starts the sends that were queued since the last poll, before the loop polls.
-    #[inline]
-    pub(crate) fn submit_udp_flush_queue(&mut self) {
-        let single = self.udp_flush_queue.len() == 1;
-        for index in 0..self.udp_flush_queue.len() {
-            let udp = self.udp_flush_queue[index];
-            let Some(slot) = self.udps.get_mut(udp.0) else { continue };
-            slot.sends.in_flush_queue = false;
-            if slot.sends.is_in_flight() {
-                continue; // The completion of that operation sends the rest.
-            }
-            if single || slot.sends.unsent_count() > 1 {
-                self.send_unsent(udp, BATCHES);
-                self.schedule_send_completions(udp);
-            }
-            self.start_send_operation(udp);
+/// Starts the sends that were queued since the last poll, before the loop polls.
+#[inline]
+pub(crate) fn submit_queued<B: Backend>(lp: &mut Loop<B>) {
+    let single = lp.udps.flush_queue.len() == 1;
+    for index in 0..lp.udps.flush_queue.len() {
+        let udp = lp.udps.flush_queue[index];
+        let Some(slot) = lp.udps.slots.get_mut(udp.0) else { continue };
+        slot.sends.in_flush_queue = false;
+        if slot.sends.is_in_flight() {
+            continue; // The completion of that operation sends the rest.
         }
-        self.udp_flush_queue.clear();
+        if single || slot.sends.unsent_count() > 1 {
+            lp.udps.send_unsent(udp, BATCHES);
+            send::schedule_callbacks(lp, udp);
+        }
+        start_send_operation(lp, udp);
     }
+    lp.udps.flush_queue.clear();
+}
 
-    /// Sends by direct calls what the kernel accepts: the loop may not poll again soon.
-    pub(crate) fn flush_udp_sends_directly(&mut self) {
-        for index in 0..self.udp_flush_queue.len() {
-            self.flush_sends(self.udp_flush_queue[index]);
-        }
+/// Sends by direct calls what the kernel accepts: the loop may not poll again soon.
+pub(crate) fn send_by_calls<B: Backend>(lp: &mut Loop<B>) {
+    for index in 0..lp.udps.flush_queue.len() {
+        send::flush(lp, lp.udps.flush_queue[index]);
     }
+}
 
-    /// Sends the first unsent datagram by an operation.
-    fn start_send_operation(&mut self, udp: Udp) {
-        let Some(slot) = self.udps.get(udp.0) else { return };
-        let Some(send) = slot.sends.first() else { return };
-        let plain = send.to().is_peer() && send.pieces() == 1;
-        if send.pieces() > SendMessage::CAPACITY && !plain {
-            // The pieces must be copied together, into memory that only a direct call keeps.
-            self.send_unsent(udp, 1);
-            return self.schedule_send_completions(udp);
-        }
-        let Some(started) = self.submit_send(udp, plain) else { return };
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        slot.readiness_only |= started.is_err();
-        slot.sends.flight = started.ok();
-        if slot.readiness_only {
-            // The backend refused the operation: from now on the socket waits for writability.
-            // If arming fails as well, the next send retries the queue.
-            let _ = self.arm_udp(udp);
-        }
+/// Sends the first unsent datagram by an operation.
+fn start_send_operation<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    let Some(slot) = lp.udps.slots.get(udp.0) else { return };
+    let Some(send) = slot.sends.first() else { return };
+    let plain = send.to().is_peer() && send.pieces() == 1;
+    if send.pieces() > SendMessage::CAPACITY && !plain {
+        // The pieces must be copied together, into memory that only a direct call keeps.
+        lp.udps.send_unsent(udp, 1);
+        return send::schedule_callbacks(lp, udp);
     }
+    let Some(started) = submit::send(lp, udp, plain) else { return };
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    slot.readiness_only |= started.is_err();
+    slot.sends.flight = started.ok();
+    if slot.readiness_only {
+        // The backend refused the operation: from now on the socket waits for writability.
+        // If arming fails as well, the next send retries the queue.
+        let _ = arm::update(lp, udp);
+    }
+}
 
-    /// Handles the completion of the send operation. True if a callback ran.
-    pub(crate) fn udp_output_done(&mut self, udp: Udp, done: Done) -> bool {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return false };
-        let Some(flight) = slot.sends.flight.take() else { return false };
-        match done.result {
-            Ok(_) => slot.sends.complete_sent(1),
-            Err(sys::ABORTED) if flight.cancelled => {
-                slot.sends.complete_first(Err(error::cancelled()))
-            }
-            Err(code) if !sys::is_transient(code) => {
-                slot.sends.complete_first(Err(io::Error::from_raw_os_error(code)));
-            }
-            // It is sent again: a transient error, or, without a cancel, a forked child.
-            Err(_) => {}
+/// Handles the completion of the send operation. True if a callback ran.
+pub(crate) fn output_done<B: Backend>(lp: &mut Loop<B>, udp: Udp, done: Done) -> bool {
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return false };
+    let Some(flight) = slot.sends.flight.take() else { return false };
+    match done.result {
+        Ok(_) => slot.sends.complete_sent(1),
+        Err(sys::ABORTED) if flight.cancelled => slot.sends.complete_first(Err(error::cancelled())),
+        Err(code) if !sys::is_transient(code) => {
+            slot.sends.complete_first(Err(io::Error::from_raw_os_error(code)));
         }
-        if slot.base.is_closing() {
-            slot.sends.cancel();
-            self.udp_flight_ended(udp);
-            return false;
-        }
-        // If arming fails, the next send retries the queue.
-        let _ = self.arm_udp(udp);
-        self.run_send_callbacks(udp);
-        true
+        // It is sent again: a transient error, or, without a cancel, a forked child.
+        Err(_) => {}
     }
+    if slot.base.is_closing() {
+        slot.sends.cancel();
+        arm::flight_ended(lp, udp);
+        return false;
+    }
+    // If arming fails, the next send retries the queue.
+    let _ = arm::update(lp, udp);
+    send::run_callbacks(lp, udp);
+    true
 }

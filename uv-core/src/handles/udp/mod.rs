@@ -7,20 +7,20 @@
 //!        recv ─▶ queued ─▶ completed or cancelled
 //! ```
 //!
-//! [`Loop::arm_udp`] determines what a socket waits for. [`Loop::udp_ready`] handles readiness;
-//! [`Loop::udp_input_done`] and [`Loop::udp_output_done`] handle completions of operations. The
-//! callbacks of sends that complete immediately run in the pending phase.
+//! [`arm::update`] determines what a socket waits for. [`ready`] handles readiness;
+//! [`arm::input_done`] and [`flush::output_done`] handle completions of operations. The callbacks of
+//! sends that complete immediately run in the pending phase.
 
-mod arm;
+pub(crate) mod arm;
 mod datagram;
 mod destination;
-mod flush;
+pub(crate) mod flush;
 mod options;
-mod recv;
+pub(crate) mod recv;
 mod recv_into;
 mod recv_ready;
-mod recv_request;
-mod send;
+pub(crate) mod recv_request;
+pub(crate) mod send;
 mod send_queue;
 mod submit;
 
@@ -35,7 +35,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::event_loop::{InFlight, SourceOwner};
 use crate::handles::Base;
-use crate::storage::{BatchPolicy, InlineFnMutRef};
+use crate::storage::{Arena, BatchPolicy, InlineFnMutRef, Seed};
+use crate::sys::datagrams::Datagrams;
 use crate::sys::{self, datagrams};
 use crate::{Loop, error};
 
@@ -95,6 +96,28 @@ bitflags! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[doc(alias = "uv_udp_t")]
 pub struct Udp(pub(crate) Token);
+
+/// The UDP sockets of a loop.
+#[derive(Debug)]
+pub(crate) struct Udps<B: Backend> {
+    pub(crate) slots: Arena<UdpSlot<B>>,
+    /// Those with datagrams that are to be sent before the next wait.
+    flush_queue: Vec<Udp>,
+    /// Where datagrams are received; `None` until they are, and while they are lent.
+    datagrams: Option<Box<Datagrams>>,
+}
+
+impl<B: Backend> Udps<B> {
+    pub(crate) fn new(seed: Seed) -> Udps<B> {
+        Udps { slots: Arena::new(seed), flush_queue: Vec::new(), datagrams: None }
+    }
+
+    /// True if datagrams are to be sent before the next wait.
+    #[inline]
+    pub(crate) fn has_unflushed(&self) -> bool {
+        !self.flush_queue.is_empty()
+    }
+}
 
 pub(crate) struct UdpSlot<B: Backend> {
     pub(crate) base: Base,
@@ -185,7 +208,7 @@ impl Udp {
     #[cfg_attr(feature = "origins", track_caller)]
     pub fn new<B: Backend>(lp: &mut Loop<B>) -> Udp {
         let base = lp.new_base();
-        Udp(lp.udps.insert(UdpSlot {
+        Udp(lp.udps.slots.insert(UdpSlot {
             base,
             socket: None,
             source: None,
@@ -361,7 +384,7 @@ impl Udp {
         if self.open_slot(lp)?.is_connected {
             return Err(error::is_connected());
         }
-        lp.flush_sends(self);
+        send::flush(lp, self);
         self.bind_to_any(lp, address, UdpBindFlags::empty())?;
         let slot = self.open_slot(lp)?;
         slot.socket()?.connect(&datagrams::reachable(address).into())?;
@@ -377,7 +400,7 @@ impl Udp {
     /// not connected, and the system's errors.
     #[doc(alias = "uv_udp_connect")]
     pub fn disconnect<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.flush_sends(self);
+        send::flush(lp, self);
         let slot = self.open_slot(lp)?;
         if !slot.is_connected {
             return Err(error::not_connected());
@@ -394,7 +417,7 @@ impl Udp {
     /// `NotFound` for a stale key, `EBADF` if there is no socket, and the system's errors.
     #[doc(alias = "uv_udp_getsockname")]
     pub fn local_addr<B: Backend>(self, lp: &Loop<B>) -> io::Result<SocketAddr> {
-        let slot = lp.udps.get(self.0).ok_or_else(error::stale)?;
+        let slot = lp.udps.slots.get(self.0).ok_or_else(error::stale)?;
         slot.socket()?.local_addr()?.as_socket().ok_or_else(no_address)
     }
 
@@ -406,13 +429,13 @@ impl Udp {
     /// connected.
     #[doc(alias = "uv_udp_getpeername")]
     pub fn peer_addr<B: Backend>(self, lp: &Loop<B>) -> io::Result<SocketAddr> {
-        let slot = lp.udps.get(self.0).ok_or_else(error::stale)?;
+        let slot = lp.udps.slots.get(self.0).ok_or_else(error::stale)?;
         slot.socket()?.peer_addr()?.as_socket().ok_or_else(no_address)
     }
 
     #[inline]
     fn open_slot<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<&mut UdpSlot<B>> {
-        let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
+        let slot = lp.udps.slots.get_mut(self.0).ok_or_else(error::stale)?;
         if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
     }
 
@@ -464,65 +487,81 @@ fn no_address() -> io::Error {
     io::Error::other("the address of the socket is neither IPv4 nor IPv6")
 }
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> Udps<B> {
     /// Updates whether the handle is active.
-    fn update_udp_activity(&mut self, udp: Udp) {
-        if let Some(slot) = self.udps.get_mut(udp.0)
+    fn update_active(&mut self, active: &mut usize, udp: Udp) {
+        if let Some(slot) = self.slots.get_mut(udp.0)
             && !slot.base.is_closing()
         {
             let requests = slot.requests.len() + slot.cancelled_requests.len();
             match slot.receiving || requests + slot.sends.count() > 0 {
-                true => slot.base.start(&mut self.active_handles),
-                false => slot.base.stop(&mut self.active_handles),
+                true => slot.base.start(active),
+                false => slot.base.stop(active),
             }
         }
     }
+}
 
-    #[inline(never)]
-    pub(crate) fn udp_ready(&mut self, udp: Udp, ready: Readiness) {
-        if !self.report_udp_ready(udp, ready) {
-            if ready.contains(Readiness::ERROR) {
-                self.deliver_udp_reports(udp);
-            }
-            if ready.contains(Readiness::READ) {
-                self.receive_datagrams(udp);
-            }
+#[inline(never)]
+pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, udp: Udp, ready: Readiness) {
+    if !recv_ready::report(lp, udp, ready) {
+        if ready.contains(Readiness::ERROR) {
+            recv::deliver_reports(lp, udp);
         }
-        if ready.contains(Readiness::WRITE) {
-            self.send_queued(udp);
+        if ready.contains(Readiness::READ) {
+            recv::receive_ready(lp, udp);
         }
     }
+    if ready.contains(Readiness::WRITE) {
+        send::send_queued(lp, udp);
+    }
+}
 
-    /// Closes the registration and the socket, and cancels queued sends. A socket with a send
-    /// operation in flight is closed after its completion.
-    pub(crate) fn stop_udp(&mut self, udp: Udp) {
-        self.flush_sends(udp);
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        let (source, socket) = (slot.source.take(), slot.socket.take());
-        slot.receiving = false;
-        slot.cancel_requests();
-        slot.armed = Interest::NONE;
-        slot.sends.cancel_on_close(&mut self.backend);
-        if let Some(flight) = &mut slot.input {
-            flight.cancel(&mut self.backend);
+/// Closes the registration and the socket, and cancels queued sends. A socket with a send
+/// operation in flight is closed after its completion.
+pub(crate) fn stop<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    send::flush(lp, udp);
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    let (source, socket) = (slot.source.take(), slot.socket.take());
+    slot.receiving = false;
+    slot.cancel_requests();
+    slot.armed = Interest::NONE;
+    slot.sends.cancel_on_close(&mut lp.backend);
+    if let Some(flight) = &mut slot.input {
+        flight.cancel(&mut lp.backend);
+    }
+    let callback = (slot.callback.take(), slot.on_ready.take());
+    let held = std::mem::take(&mut slot.held);
+    let socket = match slot.sends.is_in_flight() {
+        true => {
+            slot.closing_socket = socket;
+            None
         }
-        let callback = (slot.callback.take(), slot.on_ready.take());
-        let held = std::mem::take(&mut slot.held);
-        let socket = match slot.sends.is_in_flight() {
-            true => {
-                slot.closing_socket = socket;
-                None
-            }
-            false => socket,
-        };
-        if let Some(source) = source {
-            self.unwatch(source);
+        false => socket,
+    };
+    if let Some(source) = source {
+        lp.unwatch(source);
+    }
+    // After `unwatch`: a backend must not hold the registration of a closed socket.
+    drop((socket, held));
+    send::schedule_callbacks(lp, udp);
+    lp.defer(move |lp| recv_request::run_cancelled(lp, udp));
+    // Last: destructors of the captured values may do anything.
+    drop(callback);
+}
+
+/// Resumes sends and held datagrams of all sockets, after a callback has exchanged loops and
+/// left them unfinished.
+#[cold]
+pub(crate) fn check_all<B: Backend>(lp: &mut Loop<B>) {
+    let keys: Vec<_> = lp.udps.slots.iter().map(|(key, _)| Udp(key)).collect();
+    for udp in keys {
+        if let Some(slot) = lp.udps.slots.get_mut(udp.0) {
+            slot.sends.completing = false;
         }
-        // After `unwatch`: a backend must not hold the registration of a closed socket.
-        drop((socket, held));
-        self.schedule_send_completions(udp);
-        self.defer(move |lp| lp.run_cancelled_receives(udp));
-        // Last: destructors of the captured values may do anything.
-        drop(callback);
+        send::uncork(lp, udp);
+        send::schedule_callbacks(lp, udp);
+        lp.defer(move |lp| recv::deliver_held(lp, udp));
+        lp.defer(move |lp| recv_request::run_cancelled(lp, udp));
     }
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use poll_core::Backend;
 use socket2::Socket;
 
-use super::{Udp, UdpBindFlags};
+use super::{Udp, UdpBindFlags, send};
 use crate::sys::{self, datagrams};
 use crate::{Loop, error};
 
@@ -403,8 +403,8 @@ impl Udp {
 
     /// The socket and whether it is IPv6, after a flush: an option must not affect earlier sends.
     fn socket<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<(&Socket, bool)> {
-        lp.flush_sends(self);
-        let slot = lp.udps.get(self.0).ok_or_else(error::stale)?;
+        send::flush(lp, self);
+        let slot = lp.udps.slots.get(self.0).ok_or_else(error::stale)?;
         Ok((slot.socket()?, slot.is_v6))
     }
 }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use poll_core::{Backend, Interest};
 
 use super::datagram::{Datagram, Held, UdpError};
-use super::{Udp, UdpBindFlags};
+use super::{Udp, UdpBindFlags, Udps, arm, recv_into, recv_request, send};
 use crate::event_loop::exchange;
 use crate::storage::{Argument, InlineFnMutRef};
 use crate::sys::code;
@@ -65,7 +65,7 @@ impl Udp {
         self.bind_to_receive(lp)?;
         let slot = self.open_slot(lp)?;
         (slot.receiving, slot.allocates) = (true, allocates);
-        if let Err(error) = lp.arm_udp(self) {
+        if let Err(error) = arm::update(lp, self) {
             self.open_slot(lp)?.receiving = false;
             return Err(error);
         }
@@ -76,9 +76,9 @@ impl Udp {
             },
         ));
         if !slot.held.is_empty() {
-            lp.defer(move |lp| lp.deliver_held(self));
+            lp.defer(move |lp| deliver_held(lp, self));
         }
-        lp.update_udp_activity(self);
+        lp.udps.update_active(&mut lp.active_handles, self);
         Ok(())
     }
 
@@ -113,11 +113,11 @@ impl Udp {
     /// `NotFound` for a stale key.
     #[doc(alias = "uv_udp_recv_stop")]
     pub fn recv_stop<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
+        let slot = lp.udps.slots.get_mut(self.0).ok_or_else(error::stale)?;
         (slot.receiving, slot.allocates) = (false, false);
         let callback = (slot.callback.take(), slot.on_ready.take());
-        let armed = lp.arm_udp(self);
-        lp.update_udp_activity(self);
+        let armed = arm::update(lp, self);
+        lp.udps.update_active(&mut lp.active_handles, self);
         // Last: destructors of the captured values may do anything.
         drop(callback);
         armed
@@ -156,160 +156,164 @@ impl Udp {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Receives and delivers datagrams on a readable socket: one per event, or batches if the
-    /// [policy](crate::storage) has found that several arrive per iteration.
-    #[inline]
-    pub(super) fn receive_datagrams(&mut self, udp: Udp) {
-        let iteration = self.iteration;
-        // A callback of the same batch of events may have stopped the handle.
-        let slot = self.udps.get_mut(udp.0).filter(|slot| slot.armed.contains(Interest::READ));
-        let Some(slot) = slot else { return };
-        let should_batch = slot.batch_policy.should_batch(iteration);
-        if !slot.held.is_empty() {
-            self.deliver_held(udp);
-        }
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        if slot.allocates || !slot.receiving {
-            return self.receive_into_memory_of_the_caller(udp, should_batch);
-        }
-        match should_batch {
-            true => self.receive_batches(udp),
-            false => self.receive_datagram(udp),
-        }
-    }
-
-    /// Receives for a receiver that allocates, or for queued requests.
-    #[inline(never)]
-    fn receive_into_memory_of_the_caller(&mut self, udp: Udp, should_batch: bool) {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        if slot.allocates {
-            return self.receive_allocating(udp, should_batch);
-        }
-        let count = self.receive_for_requests(udp, if should_batch { PER_EVENT } else { 1 });
-        if should_batch && let Some(slot) = self.udps.get_mut(udp.0) {
-            slot.batch_policy.found(count);
-        }
-    }
-
+impl<B: Backend> Udps<B> {
     /// The buffers of the loop for datagrams, to be put back.
     pub(super) fn take_datagrams(&mut self) -> Box<Datagrams> {
         self.datagrams.take().unwrap_or_else(Datagrams::new)
     }
+}
 
-    #[inline(never)]
-    fn receive_batches(&mut self, udp: Udp) {
-        let Some(slot) = self.udps.get(udp.0) else { return };
-        let (mut asked, mut received) = (slot.batch, 0);
-        let memory = self.take_datagrams();
-        let mut batch = Batch { lp: self, udp, memory: Some(memory), next: 0, count: 0 };
-        while received < PER_EVENT && batch.receive(asked) {
-            received += batch.count;
-            let drained = Datagrams::SHORT_BATCH_MEANS_DRAINED && batch.count < asked;
-            batch.deliver_all();
-            if drained {
-                break;
-            }
-            asked = (asked * 2).min(BATCH);
-        }
-        batch.record_count(received);
+/// Receives and delivers datagrams on a readable socket: one per event, or batches if the
+/// [policy](crate::storage) has found that several arrive per iteration.
+#[inline]
+pub(super) fn receive_ready<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    let iteration = lp.iteration;
+    // A callback of the same batch of events may have stopped the handle.
+    let slot = lp.udps.slots.get_mut(udp.0).filter(|slot| slot.armed.contains(Interest::READ));
+    let Some(slot) = slot else { return };
+    let should_batch = slot.batch_policy.should_batch(iteration);
+    if !slot.held.is_empty() {
+        deliver_held(lp, udp);
     }
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    if slot.allocates || !slot.receiving {
+        return receive_into_memory_of_the_caller(lp, udp, should_batch);
+    }
+    match should_batch {
+        true => receive_batches(lp, udp),
+        false => receive_datagram(lp, udp),
+    }
+}
 
-    /// Receives and delivers one datagram, if there is one.
-    #[inline]
-    fn receive_datagram(&mut self, udp: Udp) {
-        let slot = self.udps.get_mut(udp.0).filter(|slot| slot.receiving);
-        let Some(slot) = slot else { return };
-        let Some(socket) = &slot.socket else { return };
-        // If the callback panics, the buffer is dropped, and the next datagram allocates one.
-        let mut memory = self.datagrams.take().unwrap_or_else(Datagrams::new);
-        match memory.receive_one(socket, slot.largest, slot.has_control) {
-            Ok(incoming) => {
-                match slot.callback.take() {
-                    Some(callback) => {
-                        self.deliver_to(callback, udp, Some(Ok(Datagram::new(incoming))));
-                    }
-                    None => {
-                        // An exchange of loops has lost the callback: the next one gets the
-                        // datagram.
-                        slot.held.push_back(Held::new(incoming));
-                        drop(udp.recv_stop(self));
-                    }
+/// Receives for a receiver that allocates, or for queued requests.
+#[inline(never)]
+fn receive_into_memory_of_the_caller<B: Backend>(lp: &mut Loop<B>, udp: Udp, should_batch: bool) {
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    if slot.allocates {
+        return recv_into::receive_allocating(lp, udp, should_batch);
+    }
+    let count = recv_request::receive_all(lp, udp, if should_batch { PER_EVENT } else { 1 });
+    if should_batch && let Some(slot) = lp.udps.slots.get_mut(udp.0) {
+        slot.batch_policy.found(count);
+    }
+}
+
+#[inline(never)]
+fn receive_batches<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    let Some(slot) = lp.udps.slots.get(udp.0) else { return };
+    let (mut asked, mut received) = (slot.batch, 0);
+    let memory = lp.udps.take_datagrams();
+    let mut batch = Batch { lp, udp, memory: Some(memory), next: 0, count: 0 };
+    while received < PER_EVENT && batch.receive(asked) {
+        received += batch.count;
+        let drained = Datagrams::SHORT_BATCH_MEANS_DRAINED && batch.count < asked;
+        batch.deliver_all();
+        if drained {
+            break;
+        }
+        asked = (asked * 2).min(BATCH);
+    }
+    batch.record_count(received);
+}
+
+/// Receives and delivers one datagram, if there is one.
+#[inline]
+fn receive_datagram<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    let slot = lp.udps.slots.get_mut(udp.0).filter(|slot| slot.receiving);
+    let Some(slot) = slot else { return };
+    let Some(socket) = &slot.socket else { return };
+    // If the callback panics, the buffer is dropped, and the next datagram allocates one.
+    let mut memory = lp.udps.datagrams.take().unwrap_or_else(Datagrams::new);
+    match memory.receive_one(socket, slot.largest, slot.has_control) {
+        Ok(incoming) => {
+            match slot.callback.take() {
+                Some(callback) => {
+                    deliver_to(lp, callback, udp, Some(Ok(Datagram::new(incoming))));
+                }
+                None => {
+                    // An exchange of loops has lost the callback: the next one gets the
+                    // datagram.
+                    slot.held.push_back(Held::new(incoming));
+                    drop(udp.recv_stop(lp));
                 }
             }
-            Err(error) => drop(self.receiving_failed(udp, error)),
         }
-        self.datagrams = Some(memory);
+        Err(error) => drop(receiving_failed(lp, udp, error)),
     }
+    lp.udps.datagrams = Some(memory);
+}
 
-    /// Delivers an error unless it is to be ignored. Returns true if the caller should retry.
-    pub(super) fn receiving_failed(&mut self, udp: Udp, error: io::Error) -> bool {
-        let Some(slot) = self.udps.get(udp.0) else { return false };
-        match error {
-            error if is_ignored(&error, slot.is_connected) => return true,
-            // The error queue may have the same error in more detail.
-            _ if slot.reports_errors && self.deliver_udp_reports(udp) => {}
-            error if error.kind() == io::ErrorKind::WouldBlock => {}
-            error => self.deliver_datagram(udp, Err(error.into())),
-        }
-        false
+/// Delivers an error unless it is to be ignored. Returns true if the caller should retry.
+pub(super) fn receiving_failed<B: Backend>(lp: &mut Loop<B>, udp: Udp, error: io::Error) -> bool {
+    let Some(slot) = lp.udps.slots.get(udp.0) else { return false };
+    match error {
+        error if is_ignored(&error, slot.is_connected) => return true,
+        // The error queue may have the same error in more detail.
+        _ if slot.reports_errors && deliver_reports(lp, udp) => {}
+        error if error.kind() == io::ErrorKind::WouldBlock => {}
+        error => deliver(lp, udp, Err(error.into())),
     }
+    false
+}
 
-    /// Delivers the datagrams that were held while the handle was stopped.
-    #[cold]
-    pub(super) fn deliver_held(&mut self, udp: Udp) {
-        while let Some(slot) = self.udps.get_mut(udp.0)
-            && slot.wants_input()
-            && let Some(held) = slot.held.pop_front()
-        {
-            self.deliver_datagram(udp, Ok(Datagram::new(held.incoming())));
-        }
+/// Delivers the datagrams that were held while the handle was stopped.
+#[cold]
+pub(super) fn deliver_held<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    while let Some(slot) = lp.udps.slots.get_mut(udp.0)
+        && slot.wants_input()
+        && let Some(held) = slot.held.pop_front()
+    {
+        deliver(lp, udp, Ok(Datagram::new(held.incoming())));
     }
+}
 
-    /// Delivers the reports of the kernel's error queue, and returns whether there were any. The
-    /// queue is read even if the handle is stopped: the socket stays in error state until it is
-    /// empty.
-    pub(super) fn deliver_udp_reports(&mut self, udp: Udp) -> bool {
-        let mut any = false;
-        for _ in 0..PER_EVENT {
-            let Some(slot) = self.udps.get_mut(udp.0) else { break };
-            let Some(socket) = slot.socket.as_ref().filter(|_| slot.reports_errors) else { break };
-            let Some(report) = datagrams::next_report(socket) else { break };
-            any = true;
-            self.deliver_datagram(udp, Err(report.into()));
-        }
-        any
+/// Delivers the reports of the kernel's error queue, and returns whether there were any. The
+/// queue is read even if the handle is stopped: the socket stays in error state until it is
+/// empty.
+pub(super) fn deliver_reports<B: Backend>(lp: &mut Loop<B>, udp: Udp) -> bool {
+    let mut any = false;
+    for _ in 0..PER_EVENT {
+        let Some(slot) = lp.udps.slots.get_mut(udp.0) else { break };
+        let Some(socket) = slot.socket.as_ref().filter(|_| slot.reports_errors) else { break };
+        let Some(report) = datagrams::next_report(socket) else { break };
+        any = true;
+        deliver(lp, udp, Err(report.into()));
     }
+    any
+}
 
-    /// Calls the receive callback, if the handle receives, or that of the first request.
-    pub(super) fn deliver_datagram(&mut self, udp: Udp, received: Result<Datagram<'_>, UdpError>) {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        if !slot.receiving {
-            return self.deliver_to_request(udp, received);
-        }
-        match slot.callback.take() {
-            Some(callback) => self.deliver_to(callback, udp, Some(received)),
-            // An exchange of loops has lost the callback.
-            None => drop(udp.recv_stop(self)),
-        }
+/// Calls the receive callback, if the handle receives, or that of the first request.
+pub(super) fn deliver<B: Backend>(
+    lp: &mut Loop<B>,
+    udp: Udp,
+    received: Result<Datagram<'_>, UdpError>,
+) {
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    if !slot.receiving {
+        return recv_request::deliver(lp, udp, received);
     }
+    match slot.callback.take() {
+        Some(callback) => deliver_to(lp, callback, udp, Some(received)),
+        // An exchange of loops has lost the callback.
+        None => drop(udp.recv_stop(lp)),
+    }
+}
 
-    /// Calls `callback`, and restores it unless it was stopped or replaced.
-    #[inline(always)] // The argument is then written once, where the callback reads it.
-    pub(super) fn deliver_to(
-        &mut self,
-        mut callback: InlineFnMutRef<B, Input>,
-        udp: Udp,
-        received: Option<Result<Datagram<'_>, UdpError>>,
-    ) {
-        self.call_with(&mut callback, (udp, received), udp, |lp, udp| drop(udp.recv_stop(lp)));
-        match self.udps.get_mut(udp.0) {
-            Some(slot) if slot.receiving && slot.callback.is_none() => {
-                slot.callback = Some(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
+/// Calls `callback`, and restores it unless it was stopped or replaced.
+#[inline(always)] // The argument is then written once, where the callback reads it.
+pub(super) fn deliver_to<B: Backend>(
+    lp: &mut Loop<B>,
+    mut callback: InlineFnMutRef<B, Input>,
+    udp: Udp,
+    received: Option<Result<Datagram<'_>, UdpError>>,
+) {
+    lp.call_with(&mut callback, (udp, received), udp, |lp, udp| drop(udp.recv_stop(lp)));
+    match lp.udps.slots.get_mut(udp.0) {
+        Some(slot) if slot.receiving && slot.callback.is_none() => {
+            slot.callback = Some(callback);
         }
+        Some(_) => {}
+        None => exchange::note(),
     }
 }
 
@@ -328,7 +332,7 @@ impl<B: Backend> Batch<'_, B> {
     /// Receives up to `asked` datagrams; returns false if there is nothing more to receive.
     #[inline]
     fn receive(&mut self, asked: usize) -> bool {
-        let slot = self.lp.udps.get_mut(self.udp.0).filter(|slot| slot.receiving);
+        let slot = self.lp.udps.slots.get_mut(self.udp.0).filter(|slot| slot.receiving);
         let (Some(slot), Some(memory)) = (slot, &mut self.memory) else { return false };
         let Some(socket) = &slot.socket else { return false };
         (self.next, self.count) = (0, 0);
@@ -337,7 +341,7 @@ impl<B: Backend> Batch<'_, B> {
                 self.count = count;
                 true
             }
-            Err(error) => self.lp.receiving_failed(self.udp, error),
+            Err(error) => receiving_failed(self.lp, self.udp, error),
         }
     }
 
@@ -345,7 +349,7 @@ impl<B: Backend> Batch<'_, B> {
     fn record_count(&mut self, count: usize) {
         // A handle that stops within a batch is better served one datagram per event.
         let count = if self.next < self.count { 1 } else { count };
-        if let Some(slot) = self.lp.udps.get_mut(self.udp.0) {
+        if let Some(slot) = self.lp.udps.slots.get_mut(self.udp.0) {
             slot.batch_policy.found(count);
             // The next batch has space for as many, and one more to detect that the queue is empty.
             slot.batch = (count + 1).next_power_of_two().clamp(2, BATCH);
@@ -359,22 +363,22 @@ impl<B: Backend> Batch<'_, B> {
         {
             let incoming = memory.get(self.next);
             self.next += 1;
-            self.lp.deliver_datagram(self.udp, Ok(Datagram::new(incoming)));
+            deliver(self.lp, self.udp, Ok(Datagram::new(incoming)));
         }
     }
 
     fn deliver_all(&mut self) {
         // Replies to a batch leave as a batch.
         if self.count > 1 {
-            self.lp.cork_sends(self.udp);
+            self.lp.udps.cork_sends(&self.lp.operations, self.udp);
         }
         while self.next < self.count
-            && self.lp.udps.get(self.udp.0).is_some_and(|slot| slot.wants_input())
+            && self.lp.udps.slots.get(self.udp.0).is_some_and(|slot| slot.wants_input())
         {
             self.deliver_next();
         }
         if self.count > 1 {
-            self.lp.uncork_sends(self.udp);
+            send::uncork(self.lp, self.udp);
         }
     }
 }
@@ -383,15 +387,15 @@ impl<B: Backend> Drop for Batch<'_, B> {
     fn drop(&mut self) {
         if self.next < self.count
             && let Some(memory) = &self.memory
-            && let Some(slot) = self.lp.udps.get_mut(self.udp.0)
+            && let Some(slot) = self.lp.udps.slots.get_mut(self.udp.0)
             && !slot.base.is_closing()
         {
             slot.held.extend((self.next..self.count).map(|index| Held::new(memory.get(index))));
         }
-        self.lp.datagrams = self.memory.take();
+        self.lp.udps.datagrams = self.memory.take();
         if self.count > 1 {
             // After a panic the sends are still corked.
-            self.lp.uncork_sends(self.udp);
+            send::uncork(self.lp, self.udp);
         }
     }
 }

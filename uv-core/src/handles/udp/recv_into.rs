@@ -4,8 +4,8 @@ use std::io;
 
 use poll_core::Backend;
 
-use super::Udp;
 use super::datagram::{Received, UdpError};
+use super::{Udp, recv, recv_request};
 use crate::Loop;
 use crate::storage::IoBufMut;
 use crate::sys::code;
@@ -71,56 +71,54 @@ impl Udp {
                     list.push(Received::copy(&datagram, memory));
                     Ok(())
                 }
-                None => lp.receive_allocated_datagrams(udp, memory, chunk, &mut list),
+                None => receive_allocated(lp, udp, memory, chunk, &mut list),
             };
             callback(lp, udp, result.map(|()| &list[..]), buffer);
         })
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Receives into allocated memory. No datagram is no error.
-    fn receive_allocated_datagrams(
-        &mut self,
-        udp: Udp,
-        memory: &mut [u8],
-        chunk: usize,
-        list: &mut Vec<Received>,
-    ) -> Result<(), UdpError> {
-        let parts = (memory.len() / chunk).clamp(1, BATCH);
-        let result = self.receive_into(udp, memory, chunk, |one| list.push(one));
-        if let Some(slot) = self.udps.get_mut(udp.0) {
-            let drained = list.len() < if Datagrams::SHORT_BATCH_MEANS_DRAINED { parts } else { 1 };
-            slot.allocated = Allocated { received: list.len(), drained };
+/// Receives into allocated memory. No datagram is no error.
+fn receive_allocated<B: Backend>(
+    lp: &mut Loop<B>,
+    udp: Udp,
+    memory: &mut [u8],
+    chunk: usize,
+    list: &mut Vec<Received>,
+) -> Result<(), UdpError> {
+    let parts = (memory.len() / chunk).clamp(1, BATCH);
+    let result = recv_request::receive_into(lp, udp, memory, chunk, |one| list.push(one));
+    if let Some(slot) = lp.udps.slots.get_mut(udp.0) {
+        let drained = list.len() < if Datagrams::SHORT_BATCH_MEANS_DRAINED { parts } else { 1 };
+        slot.allocated = Allocated { received: list.len(), drained };
+    }
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        result => result.map_err(UdpError::from),
+    }
+}
+
+/// Calls the receiver that allocates, on a readable socket: once, or until the socket is
+/// drained.
+pub(super) fn receive_allocating<B: Backend>(lp: &mut Loop<B>, udp: Udp, should_batch: bool) {
+    let mut total = 0;
+    for _ in 0..if should_batch { BATCH } else { 1 } {
+        let slot = lp.udps.slots.get_mut(udp.0).filter(|slot| slot.receiving);
+        let Some(slot) = slot else { break };
+        slot.allocated = Allocated { received: 0, drained: true };
+        match slot.callback.take() {
+            Some(callback) => recv::deliver_to(lp, callback, udp, None),
+            // An exchange of loops has lost the callback.
+            None => drop(udp.recv_stop(lp)),
         }
-        match result {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            result => result.map_err(UdpError::from),
+        let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+        total += slot.allocated.received;
+        if slot.allocated.drained {
+            break;
         }
     }
-
-    /// Calls the receiver that allocates, on a readable socket: once, or until the socket is
-    /// drained.
-    pub(super) fn receive_allocating(&mut self, udp: Udp, should_batch: bool) {
-        let mut total = 0;
-        for _ in 0..if should_batch { BATCH } else { 1 } {
-            let slot = self.udps.get_mut(udp.0).filter(|slot| slot.receiving);
-            let Some(slot) = slot else { break };
-            slot.allocated = Allocated { received: 0, drained: true };
-            match slot.callback.take() {
-                Some(callback) => self.deliver_to(callback, udp, None),
-                // An exchange of loops has lost the callback.
-                None => drop(udp.recv_stop(self)),
-            }
-            let Some(slot) = self.udps.get_mut(udp.0) else { return };
-            total += slot.allocated.received;
-            if slot.allocated.drained {
-                break;
-            }
-        }
-        if should_batch && let Some(slot) = self.udps.get_mut(udp.0) {
-            slot.batch_policy.found(total);
-        }
+    if should_batch && let Some(slot) = lp.udps.slots.get_mut(udp.0) {
+        slot.batch_policy.found(total);
     }
 }
 

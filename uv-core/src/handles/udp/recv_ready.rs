@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use poll_core::{Backend, Readiness};
 
-use super::{Udp, UdpBindFlags};
+use super::{Udp, UdpBindFlags, arm};
 use crate::event_loop::exchange;
 use crate::storage::InlineFnMut;
 use crate::{Loop, error};
@@ -65,38 +65,36 @@ impl Udp {
         self.bind_to_any(lp, (Ipv4Addr::UNSPECIFIED, 0).into(), UdpBindFlags::empty())?;
         self.use_readiness_only(lp)?;
         self.open_slot(lp)?.receiving = true;
-        if let Err(error) = lp.arm_udp(self) {
+        if let Err(error) = arm::update(lp, self) {
             self.open_slot(lp)?.receiving = false;
             return Err(error);
         }
         self.open_slot(lp)?.on_ready =
             Some(InlineFnMut::new(move |lp: &mut Loop<B>, (udp, ready)| callback(lp, udp, ready)));
-        lp.update_udp_activity(self);
+        lp.udps.update_active(&mut lp.active_handles, self);
         Ok(())
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Calls the callback of a handle that receives by itself. False if it does not.
-    pub(super) fn report_udp_ready(&mut self, udp: Udp, ready: Readiness) -> bool {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return false };
-        let Some(mut callback) = slot.on_ready.take() else { return false };
-        let ready = UdpReady {
-            readable: ready.contains(Readiness::READ),
-            has_reports: ready.contains(Readiness::ERROR) && slot.reports_errors,
-        };
-        if !ready.readable && !ready.has_reports {
-            slot.on_ready = Some(callback);
-            return true;
-        }
-        self.call_with(&mut callback, (udp, ready), udp, |lp, udp| drop(udp.recv_stop(lp)));
-        match self.udps.get_mut(udp.0) {
-            Some(slot) if slot.receiving && slot.callback.is_none() => {
-                slot.on_ready.get_or_insert(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
-        }
-        true
+/// Calls the callback of a handle that receives by itself. False if it does not.
+pub(super) fn report<B: Backend>(lp: &mut Loop<B>, udp: Udp, ready: Readiness) -> bool {
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return false };
+    let Some(mut callback) = slot.on_ready.take() else { return false };
+    let ready = UdpReady {
+        readable: ready.contains(Readiness::READ),
+        has_reports: ready.contains(Readiness::ERROR) && slot.reports_errors,
+    };
+    if !ready.readable && !ready.has_reports {
+        slot.on_ready = Some(callback);
+        return true;
     }
+    lp.call_with(&mut callback, (udp, ready), udp, |lp, udp| drop(udp.recv_stop(lp)));
+    match lp.udps.slots.get_mut(udp.0) {
+        Some(slot) if slot.receiving && slot.callback.is_none() => {
+            slot.on_ready.get_or_insert(callback);
+        }
+        Some(_) => {}
+        None => exchange::note(),
+    }
+    true
 }

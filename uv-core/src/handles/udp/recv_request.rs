@@ -9,7 +9,7 @@ use std::io;
 use poll_core::Backend;
 
 use super::datagram::{Datagram, Received, UdpError};
-use super::{Udp, UdpSlot};
+use super::{Udp, UdpSlot, arm, recv};
 use crate::storage::IoBufMut;
 use crate::streams::BufferedRequest;
 use crate::sys::datagrams::Incoming;
@@ -46,13 +46,13 @@ impl RecvRequest {
     /// `NotFound` if the callback has run or is pending, or for a stale key.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        let slot = lp.udps.get_mut(self.udp.0).ok_or_else(error::stale)?;
+        let slot = lp.udps.slots.get_mut(self.udp.0).ok_or_else(error::stale)?;
         let at = slot.requests.iter().position(|request| request.number == self.number);
         let request = at.and_then(|at| slot.requests.remove(at));
         slot.cancelled_requests.push_back(request.ok_or_else(error::stale_request)?);
         // If this fails, the socket reports readability that is not needed.
-        let _ = lp.arm_udp(self.udp);
-        lp.defer(move |lp| lp.run_cancelled_receives(self.udp));
+        let _ = arm::update(lp, self.udp);
+        lp.defer(move |lp| run_cancelled(lp, self.udp));
         Ok(())
     }
 }
@@ -108,7 +108,7 @@ impl Udp {
         let number = slot.next_request;
         slot.next_request += 1;
         let stored = BufferedRequest::reading(buffer, move |lp: &mut Loop<B>, key, result, buf| {
-            let received = lp.udps.get_mut(key).and_then(|slot| slot.received.take());
+            let received = lp.udps.slots.get_mut(key).and_then(|slot| slot.received.take());
             let received = match (received, result) {
                 (Some(received), _) => received,
                 (None, Ok(_)) => Err(error::cancelled().into()),
@@ -117,16 +117,16 @@ impl Udp {
             callback(lp, Udp(key), received, buf);
         });
         slot.requests.push_back(QueuedRecv { number, stored });
-        if let Err(error) = lp.arm_udp(self) {
+        if let Err(error) = arm::update(lp, self) {
             let slot = self.open_slot(lp)?;
             drop(slot.requests.pop_back());
             return Err(error);
         }
         lp.active_requests += 1;
         if !self.open_slot(lp)?.held.is_empty() {
-            lp.defer(move |lp| lp.deliver_held(self));
+            lp.defer(move |lp| recv::deliver_held(lp, self));
         }
-        lp.update_udp_activity(self);
+        lp.udps.update_active(&mut lp.active_handles, self);
         Ok(RecvRequest { udp: self, number })
     }
 
@@ -168,7 +168,7 @@ impl Udp {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let mut received = None;
-        lp.receive_into(self, memory, usize::MAX, |one| received = Some(one))?;
+        receive_into(lp, self, memory, usize::MAX, |one| received = Some(one))?;
         received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 }
@@ -186,101 +186,99 @@ impl<B: Backend> UdpSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Receives into the caller's memory, as [`Datagrams::receive_into`]. Interrupted calls and
-    /// errors about earlier datagrams are retried.
-    ///
-    /// [`Datagrams::receive_into`]: crate::sys::datagrams::Datagrams::receive_into
-    pub(super) fn receive_into(
-        &mut self,
-        udp: Udp,
-        memory: &mut [u8],
-        chunk: usize,
-        mut each: impl FnMut(Received),
-    ) -> io::Result<()> {
-        let slot = udp.open_slot(self)?;
-        let (controlled, connected) = (slot.has_control, slot.is_connected);
-        let mut scratch = self.take_datagrams();
-        let socket = udp.open_slot(self).and_then(|slot| slot.socket());
-        let result = socket.and_then(|socket| {
-            loop {
-                let each = |offset, incoming: Incoming<'_>| each(Received::at(offset, incoming));
-                match scratch.receive_into(socket, memory, chunk, controlled, each) {
-                    Err(error) if super::recv::is_ignored(&error, connected) => {}
-                    result => return result,
-                }
-            }
-        });
-        self.datagrams = Some(scratch);
-        result
-    }
-
-    /// Receives datagrams for queued requests on a readable socket, each directly into its memory.
-    pub(super) fn receive_for_requests(&mut self, udp: Udp, limit: usize) -> usize {
-        for count in 0..limit {
-            let Some(slot) = self.udps.get_mut(udp.0).filter(|slot| !slot.receiving) else {
-                return count;
-            };
-            let Some(mut request) = slot.requests.pop_front() else { return count };
-            let mut received = None;
-            let memory = request.stored.memory();
-            let result = self.receive_into(udp, memory, usize::MAX, |one| received = Some(one));
-            match (received, result) {
-                (Some(received), Ok(())) => self.complete_receive(udp, request, Ok(received)),
-                (_, result) => {
-                    if let Some(slot) = self.udps.get_mut(udp.0) {
-                        slot.requests.push_front(request);
-                    }
-                    if let Err(error) = result {
-                        self.receiving_failed(udp, error);
-                    }
-                    return count;
-                }
+/// Receives into the caller's memory, as [`Datagrams::receive_into`]. Interrupted calls and
+/// errors about earlier datagrams are retried.
+///
+/// [`Datagrams::receive_into`]: crate::sys::datagrams::Datagrams::receive_into
+pub(super) fn receive_into<B: Backend>(
+    lp: &mut Loop<B>,
+    udp: Udp,
+    memory: &mut [u8],
+    chunk: usize,
+    mut each: impl FnMut(Received),
+) -> io::Result<()> {
+    let slot = udp.open_slot(lp)?;
+    let (controlled, connected) = (slot.has_control, slot.is_connected);
+    let mut scratch = lp.udps.take_datagrams();
+    let socket = udp.open_slot(lp).and_then(|slot| slot.socket());
+    let result = socket.and_then(|socket| {
+        loop {
+            let each = |offset, incoming: Incoming<'_>| each(Received::at(offset, incoming));
+            match scratch.receive_into(socket, memory, chunk, controlled, each) {
+                Err(error) if super::recv::is_ignored(&error, connected) => {}
+                result => return result,
             }
         }
-        limit
-    }
+    });
+    lp.udps.datagrams = Some(scratch);
+    result
+}
 
-    /// Copies a datagram into the memory of the first request, or passes an error to it.
-    pub(super) fn deliver_to_request(
-        &mut self,
-        udp: Udp,
-        received: Result<Datagram<'_>, UdpError>,
-    ) {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        let Some(mut request) = slot.requests.pop_front() else { return };
+/// Receives datagrams for queued requests on a readable socket, each directly into its memory.
+pub(super) fn receive_all<B: Backend>(lp: &mut Loop<B>, udp: Udp, limit: usize) -> usize {
+    for count in 0..limit {
+        let Some(slot) = lp.udps.slots.get_mut(udp.0).filter(|slot| !slot.receiving) else {
+            return count;
+        };
+        let Some(mut request) = slot.requests.pop_front() else { return count };
+        let mut received = None;
         let memory = request.stored.memory();
-        let received = received.map(|datagram| Received::copy(&datagram, memory));
-        self.complete_receive(udp, request, received);
-    }
-
-    fn complete_receive(
-        &mut self,
-        udp: Udp,
-        request: QueuedRecv<B>,
-        received: Result<Received, UdpError>,
-    ) {
-        self.active_requests -= 1;
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        slot.received = Some(received);
-        let last = slot.requests.is_empty();
-        self.update_udp_activity(udp);
-        request.stored.complete(self, udp.0, Ok(0));
-        if last {
-            // The callback may have queued the next. If arming fails, readability is reported that
-            // is not needed.
-            let _ = self.arm_udp(udp);
+        let result = receive_into(lp, udp, memory, usize::MAX, |one| received = Some(one));
+        match (received, result) {
+            (Some(received), Ok(())) => complete(lp, udp, request, Ok(received)),
+            (_, result) => {
+                if let Some(slot) = lp.udps.slots.get_mut(udp.0) {
+                    slot.requests.push_front(request);
+                }
+                if let Err(error) = result {
+                    recv::receiving_failed(lp, udp, error);
+                }
+                return count;
+            }
         }
     }
+    limit
+}
 
-    /// Runs the callbacks of cancelled requests.
-    pub(crate) fn run_cancelled_receives(&mut self, udp: Udp) {
-        while let Some(slot) = self.udps.get_mut(udp.0)
-            && let Some(request) = slot.cancelled_requests.pop_front()
-        {
-            self.active_requests -= 1;
-            self.update_udp_activity(udp);
-            request.stored.complete(self, udp.0, Err(error::cancelled()));
-        }
+/// Copies a datagram into the memory of the first request, or passes an error to it.
+pub(super) fn deliver<B: Backend>(
+    lp: &mut Loop<B>,
+    udp: Udp,
+    received: Result<Datagram<'_>, UdpError>,
+) {
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    let Some(mut request) = slot.requests.pop_front() else { return };
+    let memory = request.stored.memory();
+    let received = received.map(|datagram| Received::copy(&datagram, memory));
+    complete(lp, udp, request, received);
+}
+
+fn complete<B: Backend>(
+    lp: &mut Loop<B>,
+    udp: Udp,
+    request: QueuedRecv<B>,
+    received: Result<Received, UdpError>,
+) {
+    lp.active_requests -= 1;
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    slot.received = Some(received);
+    let last = slot.requests.is_empty();
+    lp.udps.update_active(&mut lp.active_handles, udp);
+    request.stored.complete(lp, udp.0, Ok(0));
+    if last {
+        // The callback may have queued the next. If arming fails, readability is reported that
+        // is not needed.
+        let _ = arm::update(lp, udp);
+    }
+}
+
+/// Runs the callbacks of cancelled requests.
+pub(crate) fn run_cancelled<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    while let Some(slot) = lp.udps.slots.get_mut(udp.0)
+        && let Some(request) = slot.cancelled_requests.pop_front()
+    {
+        lp.active_requests -= 1;
+        lp.udps.update_active(&mut lp.active_handles, udp);
+        request.stored.complete(lp, udp.0, Err(error::cancelled()));
     }
 }

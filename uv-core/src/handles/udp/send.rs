@@ -7,8 +7,8 @@ use poll_core::Backend;
 use socket2::Socket;
 
 use super::send_queue::{CompletedSend, Sends, Unsent};
-use super::{Destination, Udp, UdpBindFlags};
-use crate::event_loop::exchange;
+use super::{Destination, Udp, UdpBindFlags, Udps, arm};
+use crate::event_loop::{Operations, exchange};
 use crate::storage::{IntoIoBuf, IoBuf};
 use crate::streams::BufferedRequest;
 use crate::sys::code;
@@ -54,7 +54,7 @@ impl Udp {
             });
         let send = Unsent { stored, to, length };
         let running = lp.is_running();
-        let slot = lp.udps.get_mut(self.0).ok_or_else(error::stale)?;
+        let slot = lp.udps.slots.get_mut(self.0).ok_or_else(error::stale)?;
         let by_operation = running && slot.sends_by_operation(&lp.operations);
         let result = match by_operation || slot.sends.any_unsent() || slot.sends.is_corked {
             true => Err(io::ErrorKind::WouldBlock.into()),
@@ -64,7 +64,7 @@ impl Udp {
         match result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 slot.sends.unsent.push_back(send);
-                if let Err(error) = lp.arm_udp(self) {
+                if let Err(error) = arm::update(lp, self) {
                     // No event would report when the kernel accepts more.
                     let slot = self.open_slot(lp)?;
                     slot.sends.size -= length;
@@ -74,11 +74,11 @@ impl Udp {
             }
             result => {
                 slot.sends.complete(send, result);
-                lp.schedule_send_completions(self);
+                schedule_callbacks(lp, self);
             }
         }
         lp.active_requests += 1;
-        lp.update_udp_activity(self);
+        lp.udps.update_active(&mut lp.active_handles, self);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Udp {
         let ready = slot.socket.is_some() && to.is_peer() == slot.is_connected;
         if !ready || slot.sends.any_unsent() {
             self.prepare_to_send(lp, to)?;
-            lp.flush_sends(self);
+            flush(lp, self);
             if self.open_slot(lp)?.sends.any_unsent() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -224,7 +224,7 @@ impl Udp {
         for datagram in datagrams {
             self.prepare_to_send(lp, datagram.to())?;
         }
-        lp.flush_sends(self);
+        flush(lp, self);
         let slot = self.open_slot(lp)?;
         if slot.sends.any_unsent() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -258,13 +258,13 @@ impl Udp {
     /// ```
     #[doc(alias = "uv_udp_get_send_queue_size")]
     pub fn send_queue_size<B: Backend>(self, lp: &Loop<B>) -> usize {
-        lp.udps.get(self.0).map_or(0, |slot| slot.sends.size)
+        lp.udps.slots.get(self.0).map_or(0, |slot| slot.sends.size)
     }
 
     /// The number of sends whose callbacks have not run; zero for a stale key.
     #[doc(alias = "uv_udp_get_send_queue_count")]
     pub fn send_queue_count<B: Backend>(self, lp: &Loop<B>) -> usize {
-        lp.udps.get(self.0).map_or(0, |slot| slot.sends.count())
+        lp.udps.slots.get(self.0).map_or(0, |slot| slot.sends.count())
     }
 
     /// Checks the destination against the connection state, and binds a handle without a socket.
@@ -309,19 +309,11 @@ fn retry_after<T>(mut error: io::Error, attempt: impl Fn() -> io::Result<T>) -> 
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Sends queued datagrams on a writable socket, and runs the callbacks of completed sends.
-    pub(super) fn send_queued(&mut self, udp: Udp) {
-        self.send_unsent(udp, BATCHES);
-        // If this fails, the socket reports writability that is not needed.
-        let _ = self.arm_udp(udp);
-        self.run_send_callbacks(udp);
-    }
-
+impl<B: Backend> Udps<B> {
     /// Sends queued datagrams by at most `batches` calls, until the kernel accepts no more. Sends
     /// nothing while the first is in flight.
     pub(super) fn send_unsent(&mut self, udp: Udp, batches: usize) {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
+        let Some(slot) = self.slots.get_mut(udp.0) else { return };
         let Some(socket) = &slot.socket else { return };
         for _ in 0..batches {
             if !slot.sends.any_unsent() || slot.sends.is_in_flight() {
@@ -336,116 +328,106 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// Queues the sends of this socket until [`Loop::uncork_sends`], to send them as a batch.
-    pub(super) fn cork_sends(&mut self, udp: Udp) {
-        if let Some(slot) = self.udps.get_mut(udp.0) {
+    /// Queues the sends of this socket until [`uncork`], to send them as a batch.
+    pub(super) fn cork_sends(&mut self, operations: &Operations<B>, udp: Udp) {
+        if let Some(slot) = self.slots.get_mut(udp.0) {
             // Sends by operations are queued until the next poll anyway.
-            slot.sends.is_corked = !slot.sends_by_operation(&self.operations);
-        }
-    }
-
-    /// Sends the datagrams that were queued since [`Loop::cork_sends`].
-    pub(super) fn uncork_sends(&mut self, udp: Udp) {
-        self.flush_sends(udp);
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        if std::mem::take(&mut slot.sends.is_corked) {
-            // If this fails, no event reports when the kernel accepts more: the rest waits for
-            // another send or the close.
-            let _ = self.arm_udp(udp);
-        }
-    }
-
-    /// Sends datagrams that are only queued to form a batch: the caller is about to change the
-    /// socket, which must not affect them.
-    pub(super) fn flush_sends(&mut self, udp: Udp) {
-        let Some(slot) = self.udps.get(udp.0) else { return };
-        let Sends { is_corked, in_flush_queue, .. } = slot.sends;
-        if (is_corked || in_flush_queue) && slot.sends.any_unsent() {
-            self.send_unsent(udp, usize::MAX);
-            self.schedule_send_completions(udp);
-        }
-    }
-
-    /// Runs the callbacks of completed sends in the next pending phase.
-    pub(super) fn schedule_send_completions(&mut self, udp: Udp) {
-        if self.claim_send_completions(udp) {
-            self.defer(move |lp| lp.run_scheduled_send_callbacks(udp));
-        }
-    }
-
-    /// As [`Loop::schedule_send_completions`], but in the next iteration: a socket whose send
-    /// callbacks send again must not starve other handles, such as the receiver.
-    fn schedule_send_completions_next_iteration(&mut self, udp: Udp) {
-        if self.claim_send_completions(udp) {
-            self.defer_to_next_iteration(move |lp| lp.run_scheduled_send_callbacks(udp));
+            slot.sends.is_corked = !slot.sends_by_operation(operations);
         }
     }
 
     /// Returns true if the caller must schedule the callbacks of completed sends: there are some,
     /// and none of them is being run or scheduled. Marks them as scheduled.
-    fn claim_send_completions(&mut self, udp: Udp) -> bool {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return false };
+    fn claim_send_callbacks(&mut self, udp: Udp) -> bool {
+        let Some(slot) = self.slots.get_mut(udp.0) else { return false };
         let Sends { completed, completion_scheduled, completing, .. } = &mut slot.sends;
         !completed.is_empty() && !*completing && !std::mem::replace(completion_scheduled, true)
     }
+}
 
-    fn run_scheduled_send_callbacks(&mut self, udp: Udp) {
-        if let Some(slot) = self.udps.get_mut(udp.0) {
-            slot.sends.completion_scheduled = false;
-            self.run_send_callbacks(udp);
-        }
-    }
+/// Sends queued datagrams on a writable socket, and runs the callbacks of completed sends.
+pub(super) fn send_queued<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    lp.udps.send_unsent(udp, BATCHES);
+    // If this fails, the socket reports writability that is not needed.
+    let _ = arm::update(lp, udp);
+    run_callbacks(lp, udp);
+}
 
-    /// Runs the callbacks of the sends that have completed so far.
-    pub(crate) fn run_send_callbacks(&mut self, udp: Udp) {
-        let Some(slot) = self.udps.get_mut(udp.0) else { return };
-        let count = slot.sends.completed.len();
-        slot.sends.completing = true;
-        let end = |lp: &mut Loop<B>, udp| lp.end_send_callbacks(udp, count > 1);
-        self.finally(udp, end, |lp, _| {
-            if count > 1 {
-                lp.cork_sends(udp);
-            }
-            for _ in 0..count {
-                let Some(slot) = lp.udps.get_mut(udp.0) else { break };
-                let Some(send) = slot.sends.completed.pop_front() else { break };
-                let CompletedSend { stored, length, result } = send;
-                slot.sends.size -= length;
-                lp.active_requests -= 1;
-                lp.update_udp_activity(udp);
-                stored.complete(lp, udp.0, result);
-            }
-        });
-    }
-
-    /// Ends [`run_send_callbacks`](Loop::run_send_callbacks), also after a panic: schedules the
-    /// completions that are left, or that callbacks have added, for the next iteration.
-    fn end_send_callbacks(&mut self, udp: Udp, corked: bool) {
-        if corked {
-            self.uncork_sends(udp);
-        }
-        match self.udps.get_mut(udp.0) {
-            Some(slot) => slot.sends.completing = false,
-            None => exchange::note(),
-        }
-        self.schedule_send_completions_next_iteration(udp);
+/// Sends the datagrams that were queued since [`Udps::cork_sends`].
+pub(super) fn uncork<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    flush(lp, udp);
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    if std::mem::take(&mut slot.sends.is_corked) {
+        // If this fails, no event reports when the kernel accepts more: the rest waits for
+        // another send or the close.
+        let _ = arm::update(lp, udp);
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Resumes sends and held datagrams of all sockets, after a callback has exchanged loops and
-    /// left them unfinished.
-    #[cold]
-    pub(crate) fn check_udps(&mut self) {
-        let keys: Vec<_> = self.udps.iter().map(|(key, _)| Udp(key)).collect();
-        for udp in keys {
-            if let Some(slot) = self.udps.get_mut(udp.0) {
-                slot.sends.completing = false;
-            }
-            self.uncork_sends(udp);
-            self.schedule_send_completions(udp);
-            self.defer(move |lp| lp.deliver_held(udp));
-            self.defer(move |lp| lp.run_cancelled_receives(udp));
-        }
+/// Sends datagrams that are only queued to form a batch: the caller is about to change the
+/// socket, which must not affect them.
+pub(super) fn flush<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    let Some(slot) = lp.udps.slots.get(udp.0) else { return };
+    let Sends { is_corked, in_flush_queue, .. } = slot.sends;
+    if (is_corked || in_flush_queue) && slot.sends.any_unsent() {
+        lp.udps.send_unsent(udp, usize::MAX);
+        schedule_callbacks(lp, udp);
     }
+}
+
+/// Runs the callbacks of completed sends in the next pending phase.
+pub(super) fn schedule_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    if lp.udps.claim_send_callbacks(udp) {
+        lp.defer(move |lp| run_scheduled_callbacks(lp, udp));
+    }
+}
+
+/// As [`schedule_callbacks`], but in the next iteration: a socket whose send
+/// callbacks send again must not starve other handles, such as the receiver.
+fn schedule_callbacks_next_iteration<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    if lp.udps.claim_send_callbacks(udp) {
+        lp.defer_to_next_iteration(move |lp| run_scheduled_callbacks(lp, udp));
+    }
+}
+
+fn run_scheduled_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    if let Some(slot) = lp.udps.slots.get_mut(udp.0) {
+        slot.sends.completion_scheduled = false;
+        run_callbacks(lp, udp);
+    }
+}
+
+/// Runs the callbacks of the sends that have completed so far.
+pub(crate) fn run_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
+    let count = slot.sends.completed.len();
+    slot.sends.completing = true;
+    let end = |lp: &mut Loop<B>, udp| end_callbacks(lp, udp, count > 1);
+    lp.finally(udp, end, |lp, _| {
+        if count > 1 {
+            lp.udps.cork_sends(&lp.operations, udp);
+        }
+        for _ in 0..count {
+            let Some(slot) = lp.udps.slots.get_mut(udp.0) else { break };
+            let Some(send) = slot.sends.completed.pop_front() else { break };
+            let CompletedSend { stored, length, result } = send;
+            slot.sends.size -= length;
+            lp.active_requests -= 1;
+            lp.udps.update_active(&mut lp.active_handles, udp);
+            stored.complete(lp, udp.0, result);
+        }
+    });
+}
+
+/// Ends [`run_callbacks`], also after a panic: schedules the
+/// completions that are left, or that callbacks have added, for the next iteration.
+fn end_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp, corked: bool) {
+    if corked {
+        uncork(lp, udp);
+    }
+    match lp.udps.slots.get_mut(udp.0) {
+        Some(slot) => slot.sends.completing = false,
+        None => exchange::note(),
+    }
+    schedule_callbacks_next_iteration(lp, udp);
 }

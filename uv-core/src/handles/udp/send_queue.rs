@@ -49,7 +49,7 @@ pub(crate) struct Sends<B: Backend> {
     pub(super) size: usize,
     /// A deferred call that runs the callbacks of `completed` is queued.
     pub(super) completion_scheduled: bool,
-    /// [`Loop::run_send_callbacks`] is running for this socket.
+    /// [`crate::handles::udp::send::run_callbacks`] is running for this socket.
     pub(super) completing: bool,
     /// New sends are queued, to leave as one batch: callbacks are running that are likely to send
     /// more.

@@ -9,7 +9,7 @@ use crate::event_loop::{Done, InFlight, exchange};
 use crate::handles::apply_tcp_options;
 use crate::storage::{BatchPolicy, InlineFnMut, InlineFnOnce};
 use crate::streams::submit;
-use crate::streams::{Flags, Kind, Listener, Streams, open};
+use crate::streams::{self, Flags, Kind, Listener, Streams, arm, handover, open};
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
@@ -89,7 +89,7 @@ impl AcceptRequest {
     /// `NotFound` if the callback has run, or the request is cancelled already.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.cancel_accept(self.0)
+        cancel_accept(lp, self.0)
     }
 }
 
@@ -170,11 +170,11 @@ pub(in crate::streams) fn listen<S: Listener, B: Backend>(
         }),
     );
     // One descriptor is kept aside, for when there is none left to accept with.
-    lp.reserve.keep();
+    lp.streams.reserve.keep();
     if queued {
-        lp.schedule_pending(key);
+        streams::schedule_pending(lp, key);
     }
-    let armed = lp.arm_stream(key);
+    let armed = arm::update(lp, key);
     if armed.is_err()
         && let Some(slot) = lp.streams.slots.get_mut(key)
     {
@@ -186,7 +186,7 @@ pub(in crate::streams) fn listen<S: Listener, B: Backend>(
             slot.listener = None;
         } else {
             // Its requests get the error.
-            lp.rearm_stream(key);
+            arm::update_or_fail(lp, key);
         }
         drop(refused);
     }
@@ -199,8 +199,8 @@ pub(in crate::streams) fn accept<S: Listener, B: Backend>(
     stream: S,
     lp: &mut Loop<B>,
 ) -> io::Result<S> {
-    let (kind, socket) = lp.take_connection(stream.stream_key())?;
-    let key = lp.new_stream(kind, Some(socket));
+    let (kind, socket) = take_connection(lp, stream.stream_key())?;
+    let key = streams::new_stream(lp, kind, Some(socket));
     Ok(S::from_stream_key(lp, key))
 }
 
@@ -214,7 +214,7 @@ pub(in crate::streams) fn accept_into<S: Listener, B: Backend>(
     if slot.socket.is_some() || slot.flags.contains(Flags::CONNECTING) {
         return Err(error::busy());
     }
-    let (_, socket) = lp.take_connection(stream.stream_key())?;
+    let (_, socket) = take_connection(lp, stream.stream_key())?;
     let slot = lp.streams.open(client.stream_key())?;
     match slot.kind {
         Kind::Tcp => apply_tcp_options(slot, &socket)?,
@@ -247,13 +247,13 @@ pub(in crate::streams) fn accept_with<S: Listener, B: Backend>(
     lp.active_requests += 1;
     if waiting {
         // Accepted already: this request is its.
-        lp.defer(move |lp| lp.serve_waiting(key));
+        lp.defer(move |lp| serve_waiting(lp, key));
     } else if queued {
-        lp.schedule_pending(key);
+        streams::schedule_pending(lp, key);
     }
-    if let Err(error) = lp.arm_stream(key) {
+    if let Err(error) = arm::update(lp, key) {
         lp.active_requests -= 1;
-        if let Some(listener) = lp.listener(key) {
+        if let Some(listener) = lp.streams.listener(key) {
             listener.requests.pop_back();
         }
         drop(lp.streams.accepts.remove(request));
@@ -262,270 +262,279 @@ pub(in crate::streams) fn accept_with<S: Listener, B: Backend>(
     Ok(AcceptRequest(request))
 }
 
-impl<B: Backend> Loop<B> {
+impl<B: Backend> Streams<B> {
     fn listener(&mut self, key: Token) -> Option<&mut ListenState<B>> {
-        self.streams.slots.get_mut(key)?.listener.as_deref_mut()
+        self.slots.get_mut(key)?.listener.as_deref_mut()
     }
+}
 
-    /// The connection that waits, for a new handle or an existing one.
-    pub(in crate::streams) fn take_connection(
-        &mut self,
-        key: Token,
-    ) -> io::Result<(Kind, Transport)> {
-        let slot = self.streams.open(key)?;
-        let listener = slot.listener.as_ref().ok_or_else(error::not_listening)?;
-        // What a cancelled operation has accepted precedes what a call would return.
-        if listener.is_idle() && slot.input.is_some() {
-            self.collect_input(key);
-        }
-        let slot = self.streams.open(key)?;
-        let listener = slot.listener.as_mut().ok_or_else(error::not_listening)?;
-        let quiet = !listener.has_callback;
-        let waiting = match listener.waiting.take() {
-            None if quiet => listener.queue.pop_front(),
-            waiting => waiting,
-        };
-        let more = !listener.queue.is_empty();
-        let socket = match waiting {
-            Some(socket) => socket,
-            None if !quiet => return Err(io::ErrorKind::WouldBlock.into()),
-            // No callback accepts: the connection, if any, is in the kernel's queue.
-            None => slot.socket.as_ref().ok_or_else(error::not_connected)?.accept()?,
-        };
-        let kind = slot.kind;
-        if more {
-            self.schedule_pending(key);
-        }
-        self.rearm_stream(key);
-        Ok((kind, socket))
+/// The connection that waits, for a new handle or an existing one.
+pub(in crate::streams) fn take_connection<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+) -> io::Result<(Kind, Transport)> {
+    let slot = lp.streams.open(key)?;
+    let listener = slot.listener.as_ref().ok_or_else(error::not_listening)?;
+    // What a cancelled operation has accepted precedes what a call would return.
+    if listener.is_idle() && slot.input.is_some() {
+        handover::collect_input(lp, key);
     }
-
-    fn cancel_accept(&mut self, request: Token) -> io::Result<()> {
-        let found = self.streams.accepts.get(request).ok_or_else(error::stale_request)?;
-        let key = found.listener;
-        let listener = self.listener(key).ok_or_else(error::stale_request)?;
-        let at = listener.requests.iter().position(|it| *it == request);
-        let cancelled = at.and_then(|at| listener.requests.remove(at));
-        listener.cancelled.push_back(cancelled.ok_or_else(error::stale_request)?);
-        self.schedule_pending(key);
-        // An operation that has accepted meanwhile leaves its connection in the queue.
-        self.rearm_stream(key);
-        Ok(())
+    let slot = lp.streams.open(key)?;
+    let listener = slot.listener.as_mut().ok_or_else(error::not_listening)?;
+    let quiet = !listener.has_callback;
+    let waiting = match listener.waiting.take() {
+        None if quiet => listener.queue.pop_front(),
+        waiting => waiting,
+    };
+    let more = !listener.queue.is_empty();
+    let socket = match waiting {
+        Some(socket) => socket,
+        None if !quiet => return Err(io::ErrorKind::WouldBlock.into()),
+        // No callback accepts: the connection, if any, is in the kernel's queue.
+        None => slot.socket.as_ref().ok_or_else(error::not_connected)?.accept()?,
+    };
+    let kind = slot.kind;
+    if more {
+        streams::schedule_pending(lp, key);
     }
+    arm::update_or_fail(lp, key);
+    Ok((kind, socket))
+}
 
-    /// The pending phase: reports the error of a registration, and cancelled requests.
-    pub(in crate::streams) fn report_accepts(&mut self, key: Token) {
-        let Some(listener) = self.listener(key) else { return };
-        // Those that the callbacks cancel wait for the next pending phase.
-        for _ in 0..listener.cancelled.len() {
-            let Some(listener) = self.listener(key) else { return };
-            let Some(request) = listener.cancelled.pop_front() else { break };
-            self.complete_accept(request, (key, Err(error::cancelled())));
-        }
-        if let Some(listener) = self.listener(key)
-            && let Some(error) = listener.error.take()
-        {
-            self.listener_failed(key, error);
-        }
+fn cancel_accept<B: Backend>(lp: &mut Loop<B>, request: Token) -> io::Result<()> {
+    let found = lp.streams.accepts.get(request).ok_or_else(error::stale_request)?;
+    let key = found.listener;
+    let listener = lp.streams.listener(key).ok_or_else(error::stale_request)?;
+    let at = listener.requests.iter().position(|it| *it == request);
+    let cancelled = at.and_then(|at| listener.requests.remove(at));
+    listener.cancelled.push_back(cancelled.ok_or_else(error::stale_request)?);
+    streams::schedule_pending(lp, key);
+    // An operation that has accepted meanwhile leaves its connection in the queue.
+    arm::update_or_fail(lp, key);
+    Ok(())
+}
+
+/// The pending phase: reports the error of a registration, and cancelled requests.
+pub(in crate::streams) fn report_accepts<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(listener) = lp.streams.listener(key) else { return };
+    // Those that the callbacks cancel wait for the next pending phase.
+    for _ in 0..listener.cancelled.len() {
+        let Some(listener) = lp.streams.listener(key) else { return };
+        let Some(request) = listener.cancelled.pop_front() else { break };
+        complete_accept(lp, request, (key, Err(error::cancelled())));
     }
-
-    /// The listener cannot wait for connections: its callbacks get the error, later.
-    pub(in crate::streams) fn fail_listener_later(&mut self, key: Token, error: io::Error) {
-        if let Some(listener) = self.listener(key) {
-            listener.error = Some(error);
-            self.schedule_pending(key);
-        }
+    if let Some(listener) = lp.streams.listener(key)
+        && let Some(error) = listener.error.take()
+    {
+        listener_failed(lp, key, error);
     }
+}
 
-    /// There are connections, or the listener has failed. Accepts one, or a batch up to a limit
-    /// when [several](crate::storage) arrive between two waits and are taken.
-    ///
-    /// An iteration with many events may fill the next batch without the listener, and an accept
-    /// that finds no connection is cheap beside them. So it always tries.
-    pub(in crate::streams) fn accept_ready(&mut self, key: Token) {
-        let (iteration, events) = (self.iteration, self.operations.events.len());
-        let Some(listener) = self.listener(key) else { return };
-        if !listener.batch_policy.should_batch(iteration) && events < ACCEPTS_PER_EVENT {
-            self.accept_next(key);
-            return;
-        }
-        let most = events.max(ACCEPTS_PER_EVENT);
-        let accepted = (0..most).take_while(|_| self.accept_next(key)).count();
-        if let Some(listener) = self.listener(key) {
-            listener.batch_policy.found(accepted);
-        }
+/// The listener cannot wait for connections: its callbacks get the error, later.
+pub(in crate::streams) fn fail_later<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
+    if let Some(listener) = lp.streams.listener(key) {
+        listener.error = Some(error);
+        streams::schedule_pending(lp, key);
     }
+}
 
-    /// Accepts a connection and reports it; false if there was none.
-    fn accept_next(&mut self, key: Token) -> bool {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
-        if !slot.wants_peers() {
-            return false;
-        }
-        let Some(socket) = &slot.socket else { return false };
-        match socket.accept() {
-            Ok(accepted) => {
-                if let Some(listener) = &mut slot.listener {
-                    listener.exhausted = false;
-                }
-                self.accepted(key, accepted);
-                return true;
+/// There are connections, or the listener has failed. Accepts one, or a batch up to a limit
+/// when [several](crate::storage) arrive between two waits and are taken.
+///
+/// An iteration with many events may fill the next batch without the listener, and an accept
+/// that finds no connection is cheap beside them. So it always tries.
+pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let (iteration, events) = (lp.iteration, lp.operations.events.len());
+    let Some(listener) = lp.streams.listener(key) else { return };
+    if !listener.batch_policy.should_batch(iteration) && events < ACCEPTS_PER_EVENT {
+        accept_next(lp, key);
+        return;
+    }
+    let most = events.max(ACCEPTS_PER_EVENT);
+    let accepted = (0..most).take_while(|_| accept_next(lp, key)).count();
+    if let Some(listener) = lp.streams.listener(key) {
+        listener.batch_policy.found(accepted);
+    }
+}
+
+/// Accepts a connection and reports it; false if there was none.
+fn accept_next<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
+    if !slot.wants_peers() {
+        return false;
+    }
+    let Some(socket) = &slot.socket else { return false };
+    match socket.accept() {
+        Ok(accepted) => {
+            if let Some(listener) = &mut slot.listener {
+                listener.exhausted = false;
             }
-            Err(error) if sys::out_of_descriptors(&error) => {
-                // The waiting peers are rejected: their connections would keep the listener
-                // readable.
-                self.reserve.reject_pending(socket);
+            deliver_connection(lp, key, accepted);
+            return true;
+        }
+        Err(error) if sys::out_of_descriptors(&error) => {
+            // The waiting peers are rejected: their connections would keep the listener
+            // readable.
+            lp.streams.reserve.reject_pending(socket);
+        }
+        Err(error) if sys::is_per_connection(&error) => {}
+        Err(error) => listener_failed(lp, key, error),
+    }
+    false
+}
+
+/// The operation that accepts has accepted a connection, or failed. True if a callback ran.
+pub(in crate::streams) fn done<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    flight: InFlight,
+    done: Done,
+) -> bool {
+    let accepted = match done.result {
+        // One that cannot be made usable is its peer's loss.
+        Ok(raw) => submit::accepted(flight, raw).map(Ok),
+        Err(code) if sys::is_transient(code) => None,
+        Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
+    };
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
+    if slot.base.is_closing() {
+        return false;
+    }
+    match accepted {
+        Some(Ok(socket)) => {
+            let wanted = slot.wants_peers();
+            if let Some(listener) = &mut slot.listener {
+                listener.queue.push_back(socket.into());
             }
-            Err(error) if sys::is_per_connection(&error) => {}
-            Err(error) => self.listener_failed(key, error),
+            accept_queued(lp, key);
+            wanted
         }
-        false
-    }
-
-    /// The operation that accepts has accepted a connection, or failed. True if a callback ran.
-    pub(in crate::streams) fn accept_done(
-        &mut self,
-        key: Token,
-        flight: InFlight,
-        done: Done,
-    ) -> bool {
-        let accepted = match done.result {
-            // One that cannot be made usable is its peer's loss.
-            Ok(raw) => submit::accepted(flight, raw).map(Ok),
-            Err(code) if sys::is_transient(code) => None,
-            Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
-        };
-        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
-        if slot.base.is_closing() {
-            return false;
-        }
-        match accepted {
-            Some(Ok(socket)) => {
-                let wanted = slot.wants_peers();
-                if let Some(listener) = &mut slot.listener {
-                    listener.queue.push_back(socket.into());
-                }
-                self.accept_queued(key);
-                wanted
+        Some(Err(error)) if sys::out_of_descriptors(&error) => {
+            if let (Some(socket), Some(listener)) = (&slot.socket, &mut slot.listener) {
+                lp.streams.reserve.reject_pending(socket);
+                listener.exhausted = true;
             }
-            Some(Err(error)) if sys::out_of_descriptors(&error) => {
-                if let (Some(socket), Some(listener)) = (&slot.socket, &mut slot.listener) {
-                    self.reserve.reject_pending(socket);
-                    listener.exhausted = true;
-                }
-                false
-            }
-            Some(Err(error)) if !sys::is_per_connection(&error) => {
-                self.listener_failed(key, error);
-                true
-            }
-            _ => false,
+            false
         }
-    }
-
-    /// Reports the connections that were accepted, while they are taken.
-    pub(in crate::streams) fn accept_queued(&mut self, key: Token) {
-        while let Some(slot) = self.streams.slots.get_mut(key)
-            && slot.wants_peers()
-            && let Some(listener) = &mut slot.listener
-            && let Some(socket) = listener.queue.pop_front()
-        {
-            self.accepted(key, socket);
+        Some(Err(error)) if !sys::is_per_connection(&error) => {
+            listener_failed(lp, key, error);
+            true
         }
+        _ => false,
     }
+}
 
-    fn accepted(&mut self, key: Token, socket: Transport) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let kind = slot.kind;
-        let Some(listener) = slot.listener.as_mut() else { return };
-        if let Some(request) = listener.requests.pop_front() {
-            let accepted = self.new_stream(kind, Some(socket));
-            return self.complete_accept(request, (key, Ok(accepted)));
+/// Reports the connections that were accepted, while they are taken.
+pub(in crate::streams) fn accept_queued<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    while let Some(slot) = lp.streams.slots.get_mut(key)
+        && slot.wants_peers()
+        && let Some(listener) = &mut slot.listener
+        && let Some(socket) = listener.queue.pop_front()
+    {
+        deliver_connection(lp, key, socket);
+    }
+}
+
+fn deliver_connection<B: Backend>(lp: &mut Loop<B>, key: Token, socket: Transport) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let kind = slot.kind;
+    let Some(listener) = slot.listener.as_mut() else { return };
+    if let Some(request) = listener.requests.pop_front() {
+        let accepted = streams::new_stream(lp, kind, Some(socket));
+        return complete_accept(lp, request, (key, Ok(accepted)));
+    }
+    listener.waiting = Some(socket);
+    notify_listener(lp, key, None);
+}
+
+/// A request that came after the connection.
+fn serve_waiting<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if let Some(listener) = lp.streams.listener(key)
+        && !listener.requests.is_empty()
+        && let Some(socket) = listener.waiting.take()
+    {
+        deliver_connection(lp, key, socket);
+        accept_queued(lp, key);
+        arm::update_or_fail(lp, key);
+    }
+}
+
+fn notify_listener<B: Backend>(lp: &mut Loop<B>, key: Token, error: Option<io::Error>) {
+    let Some(mut callback) = lp.streams.listener(key).and_then(|listener| listener.callback.take())
+    else {
+        // There is none, or an exchange of loops has lost it.
+        if let Some(listener) = lp.streams.listener(key) {
+            listener.has_callback = false;
         }
-        listener.waiting = Some(socket);
-        self.notify_listener(key, None);
-    }
-
-    /// A request that came after the connection.
-    fn serve_waiting(&mut self, key: Token) {
-        if let Some(listener) = self.listener(key)
-            && !listener.requests.is_empty()
-            && let Some(socket) = listener.waiting.take()
-        {
-            self.accepted(key, socket);
-            self.accept_queued(key);
-            self.rearm_stream(key);
+        return;
+    };
+    lp.call_with(&mut callback, (key, error), key, |lp, key| {
+        // Without its callback it must not go on accepting.
+        if let Some(listener) = lp.streams.listener(key) {
+            listener.has_callback = listener.callback.is_some();
         }
-    }
-
-    fn notify_listener(&mut self, key: Token, error: Option<io::Error>) {
-        let Some(mut callback) = self.listener(key).and_then(|listener| listener.callback.take())
-        else {
-            // There is none, or an exchange of loops has lost it.
-            if let Some(listener) = self.listener(key) {
-                listener.has_callback = false;
-            }
-            return;
-        };
-        self.call_with(&mut callback, (key, error), key, |lp, key| {
-            // Without its callback it must not go on accepting.
-            if let Some(listener) = lp.listener(key) {
-                listener.has_callback = listener.callback.is_some();
-            }
-            lp.rearm_stream(key);
-        });
-        match self.listener(key) {
-            Some(listener) if listener.has_callback => {
-                listener.callback.get_or_insert(callback);
-            }
-            Some(_) => {}
-            None => exchange::note(),
+        arm::update_or_fail(lp, key);
+    });
+    match lp.streams.listener(key) {
+        Some(listener) if listener.has_callback => {
+            listener.callback.get_or_insert(callback);
         }
+        Some(_) => {}
+        None => exchange::note(),
     }
+}
 
-    /// The error concerns the listener, not one connection: all requests and the callback get it.
-    pub(in crate::streams) fn listener_failed(&mut self, key: Token, error: io::Error) {
-        let Some(listener) = self.listener(key) else { return };
-        listener.failed = true;
-        // Those that are asked for from now on are tried anew.
-        for _ in 0..listener.requests.len() {
-            let Some(listener) = self.listener(key) else { return };
-            let Some(request) = listener.requests.pop_front() else { break };
-            let failed = (key, Err(error::same(&error)));
-            self.end_accept(request, failed, Loop::try_listener_again);
-        }
-        self.notify_listener(key, Some(error));
+/// The error concerns the listener, not one connection: all requests and the callback get it.
+pub(in crate::streams) fn listener_failed<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    error: io::Error,
+) {
+    let Some(listener) = lp.streams.listener(key) else { return };
+    listener.failed = true;
+    // Those that are asked for from now on are tried anew.
+    for _ in 0..listener.requests.len() {
+        let Some(listener) = lp.streams.listener(key) else { return };
+        let Some(request) = listener.requests.pop_front() else { break };
+        let failed = (key, Err(error::same(&error)));
+        end_accept(lp, request, failed, try_listener_again);
     }
+    notify_listener(lp, key, Some(error));
+}
 
-    /// A callback has panicked before all requests got the error: the listener will fail again.
-    fn try_listener_again(&mut self, key: Token) {
-        if let Some(listener) = self.listener(key) {
-            listener.failed = false;
-            self.rearm_stream(key);
-        }
+/// A callback has panicked before all requests got the error: the listener will fail again.
+fn try_listener_again<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if let Some(listener) = lp.streams.listener(key) {
+        listener.failed = false;
+        arm::update_or_fail(lp, key);
     }
+}
 
-    /// The listener is closing.
-    pub(in crate::streams) fn cancel_accepts(&mut self, key: Token) {
-        while let Some(listener) = self.listener(key)
-            && let Some(request) =
-                listener.cancelled.pop_front().or_else(|| listener.requests.pop_front())
-        {
-            self.complete_accept(request, (key, Err(error::cancelled())));
-        }
+/// The listener is closing.
+pub(in crate::streams) fn cancel_all<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    while let Some(listener) = lp.streams.listener(key)
+        && let Some(request) =
+            listener.cancelled.pop_front().or_else(|| listener.requests.pop_front())
+    {
+        complete_accept(lp, request, (key, Err(error::cancelled())));
     }
+}
 
-    /// Calls back for a request. The next must not wait for another connection.
-    fn complete_accept(&mut self, request: Token, accepted: Accepted) {
-        self.end_accept(request, accepted, Loop::schedule_pending);
-    }
+/// Calls back for a request. The next must not wait for another connection.
+fn complete_accept<B: Backend>(lp: &mut Loop<B>, request: Token, accepted: Accepted) {
+    end_accept(lp, request, accepted, streams::schedule_pending);
+}
 
-    /// Calls back for a request that is in no queue. `mend` runs if the callback panics.
-    fn end_accept(&mut self, request: Token, accepted: Accepted, mend: fn(&mut Loop<B>, Token)) {
-        let Some(PendingAccept { callback, .. }) = self.streams.accepts.remove(request) else {
-            return;
-        };
-        self.active_requests -= 1;
-        self.guarded(accepted.0, mend, |lp| callback.call(lp, accepted));
-    }
+/// Calls back for a request that is in no queue. `mend` runs if the callback panics.
+fn end_accept<B: Backend>(
+    lp: &mut Loop<B>,
+    request: Token,
+    accepted: Accepted,
+    mend: fn(&mut Loop<B>, Token),
+) {
+    let Some(PendingAccept { callback, .. }) = lp.streams.accepts.remove(request) else {
+        return;
+    };
+    lp.active_requests -= 1;
+    lp.guarded(accepted.0, mend, |lp| callback.call(lp, accepted));
 }

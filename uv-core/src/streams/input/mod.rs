@@ -1,26 +1,26 @@
 //! The input side of a stream: connections of a listener, or bytes.
 //!
 //! ```text
-//!   nothing ──▶ ready ────────▶ accept_ready, read_ready: accept(2), recv(2) until it would block
-//!      ▲  └───▶ operation ────▶ accept_done, read_done, receive_done: what the backend has done
+//!   nothing ──▶ ready ────────▶ accept::ready, read::ready: accept(2), recv(2) until it would block
+//!      ▲  └───▶ operation ────▶ accept::done, read::done, receive_done: what the backend has done
 //!      └──────────── what is wanted has changed ◀────────────┘
 //! ```
 //!
 //! [`StreamSlot::wanted_input`] decides what the side waits for. Both ways end in the same
 //! callbacks; what comes while no callback wants it is queued.
 
-pub(super) mod accept;
-pub(super) mod read;
+pub(crate) mod accept;
+pub(crate) mod read;
 pub(super) mod recv_policy;
-pub(super) mod recv_queue;
+pub(crate) mod recv_queue;
 
 use std::io;
 
 use poll_core::{Backend, Interest, OpKind, Token};
 
-use super::{Flags, Kind, StreamSlot};
-use crate::Loop;
+use super::{Flags, Kind, StreamSlot, Streams, arm, submit};
 use crate::event_loop::{Done, Group, OpSet};
+use crate::{Loop, streams};
 use recv_queue::RecvChunk;
 
 /// What the input side waits for.
@@ -64,7 +64,8 @@ impl<B: Backend> StreamSlot<B> {
     }
 
     /// True if the stream waits for bytes to lend, by readiness, and for nothing else. Whatever
-    /// changes that has it [armed](Loop::arm_stream) again, so that few fields have to be checked.
+    /// changes that has it [armed](crate::streams::arm::update) again, so that few fields have to be
+    /// checked.
     #[inline]
     pub(super) fn waits_for_bytes_only(&self) -> bool {
         self.only_reads(Flags::READING)
@@ -89,93 +90,93 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Starts the operation that the stream wants, and ends another. False if it is refused.
-    pub(super) fn arm_input(&mut self, key: Token, wanted: Input) -> bool {
-        let Some(slot) = self.streams.slots.get(key) else { return true };
-        let accepts = |kind| matches!(kind, OpKind::Accept | OpKind::AcceptMulti);
-        match (slot.input, wanted) {
-            (None, Input::Operation(kind)) => self.start_input(key, kind),
-            (None, _) => true,
-            (Some(flight), Input::Operation(kind))
-                if flight.kind == kind || (accepts(flight.kind) && accepts(kind)) =>
-            {
-                true // If it was cancelled, its end is waited for.
-            }
-            // Reading was stopped. Starting again before bytes arrive costs nothing; bytes that
-            // arrive are queued.
-            (Some(flight), Input::Nothing) if flight.kind == OpKind::RecvMulti => true,
-            (Some(_), _) => {
-                self.cancel_input(key);
-                true
-            }
-        }
-    }
-
-    /// Starts an operation. False if it is refused: this loop waits for readiness from now on.
-    fn start_input(&mut self, key: Token, kind: OpKind) -> bool {
-        if kind == OpKind::RecvMulti && !self.ensure_group(Group::Streams) {
-            self.operations.disable_op(OpSet::RECV_MULTI);
-            return false;
-        }
-        let Some(started) = self.submit_input(key, kind) else { return true };
-        let Some(slot) = self.streams.slots.get_mut(key) else { return true };
-        slot.input = started.ok();
-        if slot.input.is_some() {
-            return true;
-        }
-        let read = slot.reads.first().filter(|_| kind == OpKind::Recv);
-        if let Some(read) = read.and_then(|read| self.streams.transfers.get_mut(read)) {
-            read.take_back();
-        }
-        self.operations.disable_op(OpSet::of_kind(kind));
-        false
-    }
-
-    pub(super) fn cancel_input(&mut self, key: Token) {
-        if let Some(slot) = self.streams.slots.get_mut(key)
+impl<B: Backend> Streams<B> {
+    pub(super) fn cancel_input(&mut self, backend: &mut B, key: Token) {
+        if let Some(slot) = self.slots.get_mut(key)
             && let Some(flight) = &mut slot.input
         {
-            flight.cancel(&mut self.backend);
+            flight.cancel(backend);
         }
     }
+}
 
-    /// The side cannot wait: the listener, the reader or the reads get the error, later.
-    pub(super) fn fail_input(&mut self, key: Token, error: io::Error) {
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        if slot.listener.is_some() {
-            return self.fail_listener_later(key, error);
-        }
-        self.queue_received(key, RecvChunk::Failed(error));
-        self.schedule_pending(key);
-    }
-
-    /// A stream that waits for bytes was read by calls. Small reads change it to an operation of
-    /// the backend, see [`recv_policy`].
-    #[inline]
-    pub(super) fn update_recv_mode(&mut self, key: Token) {
-        if self.operations.performs(OpSet::RECV_MULTI)
-            && !self.streams.slots.get(key).is_some_and(|slot| slot.recv_policy.prefers_readiness())
+/// Starts the operation that the stream wants, and ends another. False if it is refused.
+pub(super) fn arm<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Input) -> bool {
+    let Some(slot) = lp.streams.slots.get(key) else { return true };
+    let accepts = |kind| matches!(kind, OpKind::Accept | OpKind::AcceptMulti);
+    match (slot.input, wanted) {
+        (None, Input::Operation(kind)) => start(lp, key, kind),
+        (None, _) => true,
+        (Some(flight), Input::Operation(kind))
+            if flight.kind == kind || (accepts(flight.kind) && accepts(kind)) =>
         {
-            self.rearm_stream(key);
+            true // If it was cancelled, its end is waited for.
+        }
+        // Reading was stopped. Starting again before bytes arrive costs nothing; bytes that
+        // arrive are queued.
+        (Some(flight), Input::Nothing) if flight.kind == OpKind::RecvMulti => true,
+        (Some(_), _) => {
+            lp.streams.cancel_input(&mut lp.backend, key);
+            true
         }
     }
+}
 
-    /// A completion of the operation that accepts or receives. True if a callback ran.
-    pub(crate) fn stream_input_done(&mut self, key: Token, done: Done) -> bool {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
-        let Some(flight) = slot.input else { return false };
-        if !done.more {
-            slot.input = None;
-        }
-        // Before a callback runs: a panic must not keep the handle open.
-        self.flight_ended(key);
-        let ran = match flight.kind {
-            OpKind::Accept | OpKind::AcceptMulti => self.accept_done(key, flight, done),
-            OpKind::Recv => self.read_done(key, done),
-            _ => self.receive_done(key, done),
-        };
-        self.rearm_stream(key);
-        ran
+/// Starts an operation. False if it is refused: this loop waits for readiness from now on.
+fn start<B: Backend>(lp: &mut Loop<B>, key: Token, kind: OpKind) -> bool {
+    if kind == OpKind::RecvMulti && !lp.provided.ensure(&mut lp.backend, Group::Streams) {
+        lp.operations.disable_op(OpSet::RECV_MULTI);
+        return false;
     }
+    let Some(started) = submit::input(lp, key, kind) else { return true };
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return true };
+    slot.input = started.ok();
+    if slot.input.is_some() {
+        return true;
+    }
+    let read = slot.reads.first().filter(|_| kind == OpKind::Recv);
+    if let Some(read) = read.and_then(|read| lp.streams.transfers.get_mut(read)) {
+        read.take_back();
+    }
+    lp.operations.disable_op(OpSet::of_kind(kind));
+    false
+}
+
+/// The side cannot wait: the listener, the reader or the reads get the error, later.
+pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
+    let Some(slot) = lp.streams.slots.get(key) else { return };
+    if slot.listener.is_some() {
+        return accept::fail_later(lp, key, error);
+    }
+    lp.streams.queue_received(&mut lp.backend, key, RecvChunk::Failed(error));
+    streams::schedule_pending(lp, key);
+}
+
+/// A stream that waits for bytes was read by calls. Small reads change it to an operation of
+/// the backend, see [`recv_policy`].
+#[inline]
+pub(super) fn update_recv_mode<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if lp.operations.performs(OpSet::RECV_MULTI)
+        && !lp.streams.slots.get(key).is_some_and(|slot| slot.recv_policy.prefers_readiness())
+    {
+        arm::update_or_fail(lp, key);
+    }
+}
+
+/// A completion of the operation that accepts or receives. True if a callback ran.
+pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
+    let Some(flight) = slot.input else { return false };
+    if !done.more {
+        slot.input = None;
+    }
+    // Before a callback runs: a panic must not keep the handle open.
+    arm::flight_ended(lp, key);
+    let ran = match flight.kind {
+        OpKind::Accept | OpKind::AcceptMulti => accept::done(lp, key, flight, done),
+        OpKind::Recv => read::done(lp, key, done),
+        _ => recv_queue::receive_done(lp, key, done),
+    };
+    arm::update_or_fail(lp, key);
+    ran
 }

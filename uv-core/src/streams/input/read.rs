@@ -9,8 +9,11 @@ use super::recv_queue::RecvChunk;
 use crate::event_loop::{Done, Piece, exchange};
 use crate::storage::{Arena, Argument, InlineFnMutRef, IoBufMut};
 use crate::streams::buffered_request::BufferedRequest;
+use crate::streams::input::recv_queue;
 use crate::streams::request_queue::{self, IoRequest, State};
-use crate::streams::{Flags, Kind, Passing, Stream, StreamSlot, uninterrupted};
+use crate::streams::{
+    self, Flags, Kind, Passing, Stream, StreamSlot, Streams, arm, handover, output, uninterrupted,
+};
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
@@ -56,7 +59,7 @@ impl ReadRequest {
     /// `NotFound` if the callback has run or is pending, or the read is cancelled already.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        lp.cancel_transfer(self.0, State::Reading).map(drop)
+        output::write::cancel_transfer(lp, self.0, State::Reading).map(drop)
     }
 }
 
@@ -81,7 +84,7 @@ pub(in crate::streams) fn start<S: Stream, B: Backend>(
             callback(lp, stream, result);
         }
     };
-    lp.start_reading(stream.stream_key(), Flags::READING, Reader::new(reader))
+    start_reading(lp, stream.stream_key(), Flags::READING, Reader::new(reader))
 }
 
 pub(in crate::streams) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
@@ -98,14 +101,14 @@ pub(in crate::streams) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
         for _ in 0..READS_PER_EVENT {
             let mut buf = alloc(lp, stream, READ_SIZE);
             // The buffer goes to exactly one callback, even if `alloc` has stopped reading.
-            let (result, full) = lp.receive_allocated(key, buf.memory());
+            let (result, full) = receive_allocated(lp, key, buf.memory());
             callback(lp, stream, result, buf);
-            if !full || !lp.is_still_reading(key) {
+            if !full || !lp.streams.is_still_reading(key) {
                 return;
             }
         }
     };
-    lp.start_reading(stream.stream_key(), Flags::READING | Flags::ALLOC, Reader::new(reader))
+    start_reading(lp, stream.stream_key(), Flags::READING | Flags::ALLOC, Reader::new(reader))
 }
 
 pub(in crate::streams) fn pull<S: Stream, B: Backend, T: IoBufMut>(
@@ -121,7 +124,7 @@ pub(in crate::streams) fn pull<S: Stream, B: Backend, T: IoBufMut>(
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, buf);
     };
-    lp.queue_read(stream.stream_key(), BufferedRequest::reading(buf, complete)).map(ReadRequest)
+    queue_read(lp, stream.stream_key(), BufferedRequest::reading(buf, complete)).map(ReadRequest)
 }
 
 #[cold]
@@ -233,366 +236,390 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    fn start_reading(&mut self, key: Token, flags: Flags, reader: Reader<B>) -> io::Result<()> {
-        let (slot, transfers) = self.streams.open_with_requests(key)?;
-        slot.check_readable(transfers)?;
-        slot.flags |= flags;
-        slot.reader = Some(reader);
-        slot.update_active(&mut self.active_handles);
-        if !slot.recv_queue.is_empty() {
-            self.schedule_pending(key);
-        }
-        self.arm_stream(key).inspect_err(|_| self.stop_reading(key))
-    }
-
-    /// Stops pushed reading. Does nothing to a stream that is not reading.
-    pub(in crate::streams) fn stop_reading(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags -= Flags::READING | Flags::ALLOC;
-        slot.update_active(&mut self.active_handles);
-        let reader = slot.reader.take();
-        self.rearm_stream(key);
-        // Last: destructors of captured values may run any code.
-        drop(reader);
-    }
-
-    fn queue_read(&mut self, key: Token, request: BufferedRequest<B>) -> io::Result<Token> {
-        let (slot, transfers) = self.streams.open_with_requests(key)?;
-        if slot.flags.contains(Flags::READING) {
-            return Err(error::already());
-        }
-        if !slot.flags.contains(Flags::READABLE) {
-            return Err(error::not_connected());
-        }
-        let read = transfers.insert(IoRequest::new(request, key, State::Reading, 0));
-        slot.reads.push(transfers, read);
-        self.active_requests += 1;
-        if !slot.recv_queue.is_empty() {
-            self.schedule_pending(key);
-        }
-        let armed = self.arm_stream(key);
-        let lease = self.streams.transfers.get(read).is_some_and(IoRequest::is_lent);
-        if let Err(error) = armed
-            && !lease
-        {
-            if let Some(slot) = self.streams.slots.get_mut(key) {
-                slot.reads.unlink(&mut self.streams.transfers, read);
-            }
-            self.active_requests -= 1;
-            drop(request_queue::remove(&mut self.streams.transfers, read));
-            return Err(error);
-        }
-        Ok(read)
-    }
-
-    /// Reads from a stream that is readable or has data received.
-    pub(in crate::streams) fn read_ready(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        if !slot.flags.contains(Flags::READING) {
-            return self.serve_reads(key);
-        }
-        let allocates = slot.flags.contains(Flags::ALLOC);
-        if !allocates && !self.has_received(key) {
-            for _ in 0..READS_PER_EVENT {
-                // The bytes that an operation is receiving precede those that a read would return.
-                let lease = self.lend_read(key, |slot| slot.input.is_none());
-                if !matches!(lease, Lent::Full) {
-                    break;
-                }
-            }
-            return;
-        }
-        let Some(mut reader) = self.streams.slots.get_mut(key).and_then(|it| it.reader.take())
-        else {
-            return self.stop_reading(key); // An exchange of loops has lost it.
-        };
-        if allocates {
-            self.call_reader(&mut reader, key, None);
-        } else {
-            self.deliver_chunks(key, &mut |lp: &mut Loop<B>, result| {
-                lp.call_reader(&mut reader, key, Some(result));
-            });
-        }
-        self.put_back_reader(key, reader);
-    }
-
-    /// Lends bytes in a buffer of the backend to a reader that was taken out of its stream.
-    #[inline]
-    pub(in crate::streams) fn lend_piece(
-        &mut self,
-        key: Token,
-        mut reader: Reader<B>,
-        piece: Piece,
-    ) {
-        self.lend(piece, |lp, bytes| lp.call_reader(&mut reader, key, Some(Ok(bytes))));
-        self.put_back_reader(key, reader);
-    }
-
+impl<B: Backend> Streams<B> {
     pub(in crate::streams) fn put_back_reader(&mut self, key: Token, reader: Reader<B>) {
-        match self.streams.slots.get_mut(key) {
+        match self.slots.get_mut(key) {
             Some(slot) => drop(slot.put_back(Some(reader))),
             None => exchange::note(),
         }
     }
 
-    /// The fast path of a read event: reads and lends the available bytes, without rearming. False
-    /// if the stream waits for anything else than bytes.
-    #[inline]
-    pub(in crate::streams) fn read_fast_path(&mut self, key: Token) -> bool {
-        for number in 0..READS_PER_EVENT {
-            match self.lend_read(key, StreamSlot::waits_for_bytes_only) {
-                Lent::Full => {}
-                Lent::Rest => break,
-                Lent::End => {
-                    self.rearm_stream(key);
-                    break;
-                }
-                // A callback that changed the stream has armed it.
-                Lent::Nothing => return number > 0,
-            }
-        }
-        true
-    }
-
-    /// The same for a reader that allocates: it reads as often as it wants itself.
-    #[inline]
-    pub(in crate::streams) fn read_allocated_fast_path(&mut self, key: Token) -> bool {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
-        if !slot.waits_for_allocated_bytes_only() {
-            return false;
-        }
-        let Some(mut reader) = slot.reader.take() else { return false };
-        self.call_reader(&mut reader, key, None);
-        let Some(slot) = self.streams.slots.get_mut(key) else {
-            exchange::note();
-            return true;
-        };
-        // Whatever else the callback has changed, it has armed the stream.
-        if !slot.put_back(Some(reader)) && !slot.flags.contains(Flags::READING) {
-            self.rearm_stream(key);
-        }
-        true
-    }
-
-    /// Reads once into the loop's buffer and lends the bytes to the reader, if `may` permits it.
-    #[inline(always)] // So that the fast path is one function.
-    fn lend_read(&mut self, key: Token, may: impl FnOnce(&StreamSlot<B>) -> bool) -> Lent {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return Lent::Nothing };
-        if !may(slot) {
-            return Lent::Nothing;
-        }
-        // The reader and the buffer are put back when the callback has returned.
-        let mut taken = slot.reader.take();
-        let Some(reader) = &mut taken else {
-            self.stop_reading(key); // An exchange of loops has lost it.
-            return Lent::Nothing;
-        };
-        let mut scratch = self.scratch.take().unwrap_or_else(new_scratch);
-        let Received { result, full } = slot.receive(&mut scratch[..], &mut self.active_handles);
-        let ended = !matches!(result, None | Some(Ok(1..)));
-        if let Some(result) = result {
-            let result = result.map(|count| &scratch[..count]);
-            self.call_reader(reader, key, Some(result));
-        }
-        self.scratch = Some(scratch);
-        let Some(slot) = self.streams.slots.get_mut(key) else {
-            exchange::note();
-            return Lent::End;
-        };
-        match slot.put_back(taken) {
-            true if full => Lent::Full,
-            _ if ended => Lent::End,
-            _ => Lent::Rest,
-        }
-    }
-
-    /// Calls a reader that was taken out of its stream. A panic stops reading.
-    #[inline]
-    pub(in crate::streams) fn call_reader(
-        &mut self,
-        reader: &mut Reader<B>,
-        key: Token,
-        read: Option<io::Result<&[u8]>>,
-    ) {
-        self.call_with(reader, read, key, |lp, key| lp.stop_reading(key));
-    }
-
     /// True if the running callback has neither stopped nor restarted reading.
     #[inline]
     pub(in crate::streams) fn is_still_reading(&self, key: Token) -> bool {
-        self.streams
-            .slots
+        self.slots
             .get(key)
             .is_some_and(|slot| slot.flags.contains(Flags::READING) && slot.reader.is_none())
     }
 
-    /// Reads once into memory that the program has allocated. The flag is true if more bytes may be
-    /// available.
-    #[inline(always)] // On the path of every read event.
-    fn receive_allocated(&mut self, key: Token, memory: &mut [u8]) -> (io::Result<usize>, bool) {
-        let Some(slot) = self.streams.slots.get_mut(key) else {
-            return (Err(error::cancelled()), false);
-        };
-        if !slot.flags.contains(Flags::READING) || slot.reader.is_some() {
-            return (Err(error::cancelled()), false);
-        }
-        if memory.is_empty() {
-            return (Err(error::no_buffer()), false);
-        }
-        if !slot.recv_queue.is_empty() {
-            return self.receive_kept(key, memory);
-        }
-        // The bytes that an operation is receiving precede those that a read would return.
-        if slot.input.is_some() {
-            return (Err(io::ErrorKind::WouldBlock.into()), false);
-        }
-        let Received { result, full } = slot.receive(memory, &mut self.active_handles);
-        (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
-    }
-
-    /// Takes bytes that were received before.
-    #[cold]
-    fn receive_kept(&mut self, key: Token, memory: &mut [u8]) -> (io::Result<usize>, bool) {
-        let result = self.copy_received(key, memory).unwrap_or(Err(error::cancelled()));
-        match &result {
-            Ok(1..) => {}
-            Ok(_) => self.stop_reading_at_end(key),
-            Err(_) => self.fail_reading(key),
-        }
-        (result, self.has_received(key))
-    }
-
     /// Ends pushed reading at the end of file. The reader is running, so it need not be dropped.
-    pub(in crate::streams) fn stop_reading_at_end(&mut self, key: Token) {
-        if let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.stop_reading_at_end(&mut self.active_handles);
+    pub(in crate::streams) fn stop_reading_at_end(&mut self, active: &mut usize, key: Token) {
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.stop_reading_at_end(active);
         }
     }
 
     /// Ends pushed reading after an error.
-    pub(in crate::streams) fn fail_reading(&mut self, key: Token) {
-        if let Some(slot) = self.streams.slots.get_mut(key) {
+    pub(in crate::streams) fn fail_reading(&mut self, active: &mut usize, key: Token) {
+        if let Some(slot) = self.slots.get_mut(key) {
             slot.flags -= Flags::READABLE | Flags::WRITABLE;
         }
-        self.stop_reading_at_end(key);
-    }
-
-    /// Serves the queued read requests.
-    fn serve_reads(&mut self, key: Token) {
-        for _ in 0..READS_PER_EVENT {
-            if self.has_received(key) {
-                let Some(mut transfer) = self.take_read(key) else { return };
-                let arrived = self.copy_received(key, transfer.memory());
-                self.complete_read(key, transfer, arrived.unwrap_or(Ok(0)));
-                continue;
-            }
-            let Some(slot) = self.streams.slots.get_mut(key) else { return };
-            let Some(read) = slot.reads.first() else { return };
-            let Some(transfer) = self.streams.transfers.get_mut(read) else { return };
-            let Some(socket) = slot.socket.as_ref().filter(|_| slot.input.is_none()) else {
-                return;
-            };
-            let memory = transfer.memory();
-            let result = receive(socket, slot.passing.as_deref_mut(), memory);
-            let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
-            let drained = short || slot.flags.contains(Flags::BLOCKING);
-            if let Err(error) = &result
-                && error.kind() == io::ErrorKind::WouldBlock
-            {
-                return;
-            }
-            let Some(transfer) = self.take_read(key) else { return };
-            self.complete_read(key, transfer, result);
-            if drained {
-                return;
-            }
-        }
-    }
-
-    /// Handles the completion of the operation that reads for the first request. True if a callback
-    /// ran.
-    pub(in crate::streams) fn read_done(&mut self, key: Token, done: Done) -> bool {
-        let Some(slot) = self.streams.slots.get(key) else { return false };
-        let closing = slot.base.is_closing();
-        let mut first = slot.reads.first().and_then(|read| self.streams.transfers.get_mut(read));
-        if let Some(read) = &mut first {
-            read.take_back();
-        }
-        let cancelled = first.as_ref().is_some_and(|read| read.cancelled);
-        let result = match done.result {
-            // The request is served by another call or operation.
-            Err(code) if sys::is_transient(code) && !cancelled => None,
-            Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
-            Ok(count) => Some(Ok(count)),
-        };
-        let Some(result) = result.filter(|_| !closing) else { return false };
-        let unread = first.filter(|_| cancelled).and_then(|read| unread(read.memory(), &result));
-        if let Some(chunk) = unread {
-            self.queue_received(key, chunk);
-            self.schedule_pending(key);
-        }
-        if let Some(transfer) = self.take_read(key) {
-            let result = if cancelled { Err(error::cancelled()) } else { result };
-            self.complete_read(key, transfer, result);
-        }
-        true
-    }
-
-    /// Reads without waiting.
-    pub(in crate::streams) fn try_read(
-        &mut self,
-        key: Token,
-        memory: &mut [u8],
-    ) -> io::Result<usize> {
-        let (slot, transfers) = self.streams.open_with_requests(key)?;
-        slot.check_readable(transfers)?;
-        if memory.is_empty() {
-            return Err(empty_buffer());
-        }
-        if slot.flags.contains(Flags::CONNECTING) || !slot.reads.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        // What an operation has received precedes what a call would return.
-        if slot.input.is_some() && !slot.has_queued_input() {
-            self.collect_input(key);
-        }
-        if let Some(result) = self.copy_received(key, memory) {
-            if result.is_err() {
-                self.fail_reading(key);
-            }
-            return result;
-        }
-        let slot = self.streams.open(key)?;
-        let received = match slot.input {
-            Some(_) => None,
-            None => slot.receive(memory, &mut self.active_handles).result,
-        };
-        received.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+        self.stop_reading_at_end(active, key);
     }
 
     /// Removes the first read request, unless an operation has its buffer.
     fn take_read(&mut self, key: Token) -> Option<IoRequest<B>> {
-        let slot = self.streams.slots.get_mut(key)?;
+        let slot = self.slots.get_mut(key)?;
         let read = slot.reads.first()?;
-        if self.streams.transfers.get(read)?.is_lent() {
+        if self.transfers.get(read)?.is_lent() {
             return None;
         }
-        slot.reads.unlink(&mut self.streams.transfers, read);
-        request_queue::remove(&mut self.streams.transfers, read)
+        slot.reads.unlink(&mut self.transfers, read);
+        request_queue::remove(&mut self.transfers, read)
     }
+}
 
-    /// Calls back for a read request that was removed.
-    fn complete_read(&mut self, key: Token, transfer: IoRequest<B>, result: io::Result<usize>) {
-        let lost = result.as_ref().is_err_and(|error| error.raw_os_error() != Some(sys::CANCELLED));
-        if lost && let Some(slot) = self.streams.slots.get_mut(key) {
-            slot.flags -= Flags::READABLE | Flags::WRITABLE;
-        }
-        self.active_requests -= 1;
-        // If the callback panics, the requests behind it are served in the next pending phase.
-        let request = transfer.into_stored();
-        self.guarded(key, Loop::schedule_pending, |lp| request.complete(lp, key, result));
+fn start_reading<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    flags: Flags,
+    reader: Reader<B>,
+) -> io::Result<()> {
+    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    slot.check_readable(transfers)?;
+    slot.flags |= flags;
+    slot.reader = Some(reader);
+    slot.update_active(&mut lp.active_handles);
+    if !slot.recv_queue.is_empty() {
+        streams::schedule_pending(lp, key);
     }
+    arm::update(lp, key).inspect_err(|_| stop_reading(lp, key))
+}
+
+/// Stops pushed reading. Does nothing to a stream that is not reading.
+pub(in crate::streams) fn stop_reading<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    slot.flags -= Flags::READING | Flags::ALLOC;
+    slot.update_active(&mut lp.active_handles);
+    let reader = slot.reader.take();
+    arm::update_or_fail(lp, key);
+    // Last: destructors of captured values may run any code.
+    drop(reader);
+}
+
+fn queue_read<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    request: BufferedRequest<B>,
+) -> io::Result<Token> {
+    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    if slot.flags.contains(Flags::READING) {
+        return Err(error::already());
+    }
+    if !slot.flags.contains(Flags::READABLE) {
+        return Err(error::not_connected());
+    }
+    let read = transfers.insert(IoRequest::new(request, key, State::Reading, 0));
+    slot.reads.push(transfers, read);
+    lp.active_requests += 1;
+    if !slot.recv_queue.is_empty() {
+        streams::schedule_pending(lp, key);
+    }
+    let armed = arm::update(lp, key);
+    let lease = lp.streams.transfers.get(read).is_some_and(IoRequest::is_lent);
+    if let Err(error) = armed
+        && !lease
+    {
+        if let Some(slot) = lp.streams.slots.get_mut(key) {
+            slot.reads.unlink(&mut lp.streams.transfers, read);
+        }
+        lp.active_requests -= 1;
+        drop(request_queue::remove(&mut lp.streams.transfers, read));
+        return Err(error);
+    }
+    Ok(read)
+}
+
+/// Reads from a stream that is readable or has data received.
+pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    if !slot.flags.contains(Flags::READING) {
+        return serve_reads(lp, key);
+    }
+    let allocates = slot.flags.contains(Flags::ALLOC);
+    if !allocates && !lp.streams.has_received(key) {
+        for _ in 0..READS_PER_EVENT {
+            // The bytes that an operation is receiving precede those that a read would return.
+            let lease = lend_read(lp, key, |slot| slot.input.is_none());
+            if !matches!(lease, Lent::Full) {
+                break;
+            }
+        }
+        return;
+    }
+    let Some(mut reader) = lp.streams.slots.get_mut(key).and_then(|it| it.reader.take()) else {
+        return stop_reading(lp, key); // An exchange of loops has lost it.
+    };
+    if allocates {
+        call_reader(lp, &mut reader, key, None);
+    } else {
+        recv_queue::deliver_chunks(lp, key, &mut |lp: &mut Loop<B>, result| {
+            call_reader(lp, &mut reader, key, Some(result));
+        });
+    }
+    lp.streams.put_back_reader(key, reader);
+}
+
+/// Lends bytes in a buffer of the backend to a reader that was taken out of its stream.
+#[inline]
+pub(in crate::streams) fn lend_piece<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    mut reader: Reader<B>,
+    piece: Piece,
+) {
+    lp.lend(piece, |lp, bytes| call_reader(lp, &mut reader, key, Some(Ok(bytes))));
+    lp.streams.put_back_reader(key, reader);
+}
+
+/// The fast path of a read event: reads and lends the available bytes, without rearming. False
+/// if the stream waits for anything else than bytes.
+#[inline]
+pub(in crate::streams) fn fast_path<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+    for number in 0..READS_PER_EVENT {
+        match lend_read(lp, key, StreamSlot::waits_for_bytes_only) {
+            Lent::Full => {}
+            Lent::Rest => break,
+            Lent::End => {
+                arm::update_or_fail(lp, key);
+                break;
+            }
+            // A callback that changed the stream has armed it.
+            Lent::Nothing => return number > 0,
+        }
+    }
+    true
+}
+
+/// The same for a reader that allocates: it reads as often as it wants itself.
+#[inline]
+pub(in crate::streams) fn allocated_fast_path<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
+    if !slot.waits_for_allocated_bytes_only() {
+        return false;
+    }
+    let Some(mut reader) = slot.reader.take() else { return false };
+    call_reader(lp, &mut reader, key, None);
+    let Some(slot) = lp.streams.slots.get_mut(key) else {
+        exchange::note();
+        return true;
+    };
+    // Whatever else the callback has changed, it has armed the stream.
+    if !slot.put_back(Some(reader)) && !slot.flags.contains(Flags::READING) {
+        arm::update_or_fail(lp, key);
+    }
+    true
+}
+
+/// Reads once into the loop's buffer and lends the bytes to the reader, if `may` permits it.
+#[inline(always)] // So that the fast path is one function.
+fn lend_read<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    may: impl FnOnce(&StreamSlot<B>) -> bool,
+) -> Lent {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return Lent::Nothing };
+    if !may(slot) {
+        return Lent::Nothing;
+    }
+    // The reader and the buffer are put back when the callback has returned.
+    let mut taken = slot.reader.take();
+    let Some(reader) = &mut taken else {
+        stop_reading(lp, key); // An exchange of loops has lost it.
+        return Lent::Nothing;
+    };
+    let mut scratch = lp.streams.scratch.take().unwrap_or_else(new_scratch);
+    let Received { result, full } = slot.receive(&mut scratch[..], &mut lp.active_handles);
+    let ended = !matches!(result, None | Some(Ok(1..)));
+    if let Some(result) = result {
+        let result = result.map(|count| &scratch[..count]);
+        call_reader(lp, reader, key, Some(result));
+    }
+    lp.streams.scratch = Some(scratch);
+    let Some(slot) = lp.streams.slots.get_mut(key) else {
+        exchange::note();
+        return Lent::End;
+    };
+    match slot.put_back(taken) {
+        true if full => Lent::Full,
+        _ if ended => Lent::End,
+        _ => Lent::Rest,
+    }
+}
+
+/// Calls a reader that was taken out of its stream. A panic stops reading.
+#[inline]
+pub(in crate::streams) fn call_reader<B: Backend>(
+    lp: &mut Loop<B>,
+    reader: &mut Reader<B>,
+    key: Token,
+    read: Option<io::Result<&[u8]>>,
+) {
+    lp.call_with(reader, read, key, |lp, key| stop_reading(lp, key));
+}
+
+/// Reads once into memory that the program has allocated. The flag is true if more bytes may be
+/// available.
+#[inline(always)] // On the path of every read event.
+fn receive_allocated<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    memory: &mut [u8],
+) -> (io::Result<usize>, bool) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else {
+        return (Err(error::cancelled()), false);
+    };
+    if !slot.flags.contains(Flags::READING) || slot.reader.is_some() {
+        return (Err(error::cancelled()), false);
+    }
+    if memory.is_empty() {
+        return (Err(error::no_buffer()), false);
+    }
+    if !slot.recv_queue.is_empty() {
+        return receive_kept(lp, key, memory);
+    }
+    // The bytes that an operation is receiving precede those that a read would return.
+    if slot.input.is_some() {
+        return (Err(io::ErrorKind::WouldBlock.into()), false);
+    }
+    let Received { result, full } = slot.receive(memory, &mut lp.active_handles);
+    (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
+}
+
+/// Takes bytes that were received before.
+#[cold]
+fn receive_kept<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    memory: &mut [u8],
+) -> (io::Result<usize>, bool) {
+    let result = lp.streams.copy_received(key, memory).unwrap_or(Err(error::cancelled()));
+    match &result {
+        Ok(1..) => {}
+        Ok(_) => lp.streams.stop_reading_at_end(&mut lp.active_handles, key),
+        Err(_) => lp.streams.fail_reading(&mut lp.active_handles, key),
+    }
+    (result, lp.streams.has_received(key))
+}
+
+/// Serves the queued read requests.
+fn serve_reads<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    for _ in 0..READS_PER_EVENT {
+        if lp.streams.has_received(key) {
+            let Some(mut transfer) = lp.streams.take_read(key) else { return };
+            let arrived = lp.streams.copy_received(key, transfer.memory());
+            complete_read(lp, key, transfer, arrived.unwrap_or(Ok(0)));
+            continue;
+        }
+        let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+        let Some(read) = slot.reads.first() else { return };
+        let Some(transfer) = lp.streams.transfers.get_mut(read) else { return };
+        let Some(socket) = slot.socket.as_ref().filter(|_| slot.input.is_none()) else {
+            return;
+        };
+        let memory = transfer.memory();
+        let result = receive(socket, slot.passing.as_deref_mut(), memory);
+        let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
+        let drained = short || slot.flags.contains(Flags::BLOCKING);
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            return;
+        }
+        let Some(transfer) = lp.streams.take_read(key) else { return };
+        complete_read(lp, key, transfer, result);
+        if drained {
+            return;
+        }
+    }
+}
+
+/// Handles the completion of the operation that reads for the first request. True if a callback
+/// ran.
+pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
+    let Some(slot) = lp.streams.slots.get(key) else { return false };
+    let closing = slot.base.is_closing();
+    let mut first = slot.reads.first().and_then(|read| lp.streams.transfers.get_mut(read));
+    if let Some(read) = &mut first {
+        read.take_back();
+    }
+    let cancelled = first.as_ref().is_some_and(|read| read.cancelled);
+    let result = match done.result {
+        // The request is served by another call or operation.
+        Err(code) if sys::is_transient(code) && !cancelled => None,
+        Err(code) => Some(Err(io::Error::from_raw_os_error(code))),
+        Ok(count) => Some(Ok(count)),
+    };
+    let Some(result) = result.filter(|_| !closing) else { return false };
+    let unread = first.filter(|_| cancelled).and_then(|read| unread(read.memory(), &result));
+    if let Some(chunk) = unread {
+        lp.streams.queue_received(&mut lp.backend, key, chunk);
+        streams::schedule_pending(lp, key);
+    }
+    if let Some(transfer) = lp.streams.take_read(key) {
+        let result = if cancelled { Err(error::cancelled()) } else { result };
+        complete_read(lp, key, transfer, result);
+    }
+    true
+}
+
+/// Reads without waiting.
+pub(in crate::streams) fn try_read<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    memory: &mut [u8],
+) -> io::Result<usize> {
+    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    slot.check_readable(transfers)?;
+    if memory.is_empty() {
+        return Err(empty_buffer());
+    }
+    if slot.flags.contains(Flags::CONNECTING) || !slot.reads.is_empty() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // What an operation has received precedes what a call would return.
+    if slot.input.is_some() && !slot.has_queued_input() {
+        handover::collect_input(lp, key);
+    }
+    if let Some(result) = lp.streams.copy_received(key, memory) {
+        if result.is_err() {
+            lp.streams.fail_reading(&mut lp.active_handles, key);
+        }
+        return result;
+    }
+    let slot = lp.streams.open(key)?;
+    let received = match slot.input {
+        Some(_) => None,
+        None => slot.receive(memory, &mut lp.active_handles).result,
+    };
+    received.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+}
+
+/// Calls back for a read request that was removed.
+fn complete_read<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    transfer: IoRequest<B>,
+    result: io::Result<usize>,
+) {
+    let lost = result.as_ref().is_err_and(|error| error.raw_os_error() != Some(sys::CANCELLED));
+    if lost && let Some(slot) = lp.streams.slots.get_mut(key) {
+        slot.flags -= Flags::READABLE | Flags::WRITABLE;
+    }
+    lp.active_requests -= 1;
+    // If the callback panics, the requests behind it are served in the next pending phase.
+    let request = transfer.into_stored();
+    lp.guarded(key, streams::schedule_pending, |lp| request.complete(lp, key, result));
 }
 
 /// A new read buffer, for the first read and after a panic, which loses the buffer.

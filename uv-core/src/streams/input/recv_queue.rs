@@ -11,7 +11,8 @@ use poll_core::{Backend, Token};
 
 use super::read::{READS_PER_EVENT, Reader};
 use crate::event_loop::{Done, Piece};
-use crate::streams::{Flags, StreamSlot};
+use crate::streams::input::read;
+use crate::streams::{self, Flags, StreamSlot, Streams};
 use crate::{Loop, sys};
 
 /// A result of a receive.
@@ -67,101 +68,25 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// A completion of the multishot receive. True if a callback ran.
-    pub(in crate::streams) fn receive_done(&mut self, key: Token, done: Done) -> bool {
-        let count = done.result.unwrap_or(0);
-        let piece = done.lease.and_then(|lease| self.provided.piece(lease, count));
-        match (done.result, piece) {
-            (Ok(1..), Some(piece)) => self.receive_piece(key, piece),
-            (Ok(_), piece) => {
-                piece.into_iter().for_each(|piece| self.release_buffer(piece));
-                self.receive_chunk(key, RecvChunk::End)
-            }
-            // All memory is lent at the moment.
-            (Err(sys::NO_BUFFER), _) => {
-                self.receive_by_call(key);
-                true
-            }
-            // Cancelled: it is started again if it is wanted.
-            (Err(code), _) if sys::is_transient(code) => false,
-            (Err(code), _) => {
-                self.receive_chunk(key, RecvChunk::Failed(io::Error::from_raw_os_error(code)))
-            }
-        }
-    }
-
-    /// Lends a buffer to the reader; or keeps its bytes, and releases it, because other streams
-    /// need it.
-    fn receive_piece(&mut self, key: Token, piece: Piece) -> bool {
-        let slot = self.streams.slots.get_mut(key);
-        let reader = slot.and_then(|slot| {
-            slot.recv_policy.record(piece.len());
-            slot.take_next_reader()
-        });
-        if let Some(reader) = reader {
-            self.lend_piece(key, reader, piece);
-            return true;
-        }
-        let bytes = piece.to_vec();
-        self.release_buffer(piece);
-        self.receive_chunk(key, RecvChunk::Kept(bytes, 0))
-    }
-
-    /// Delivers a chunk, or queues it behind those that were not read.
-    fn receive_chunk(&mut self, key: Token, chunk: RecvChunk) -> bool {
-        let slot = self.streams.slots.get_mut(key);
-        if let Some(mut reader) = slot.and_then(|slot| slot.take_next_reader()) {
-            self.deliver_chunk(key, chunk, &mut |lp: &mut Loop<B>, result| {
-                lp.call_reader(&mut reader, key, Some(result));
-            });
-            self.put_back_reader(key, reader);
-            return true;
-        }
-        let is_read = self.queue_received(key, chunk);
-        if is_read {
-            self.deliver_received(key);
-        }
-        is_read
-    }
-
-    /// All buffers are lent: the bytes are read by a call, which needs none of
-    /// it, and gives the size for the receive policy. Large reads on all streams mostly begin so.
-    fn receive_by_call(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        let lends = slot.flags & (Flags::READING | Flags::ALLOC) == Flags::READING;
-        if lends && slot.input.is_none() && !self.has_received(key) {
-            self.read_ready(key);
-        }
-    }
-
-    /// Delivers the chunks that were received, if the stream is read.
-    pub(in crate::streams) fn deliver_received(&mut self, key: Token) {
-        if self.has_received(key) {
-            self.read_ready(key);
-            let reads =
-                self.streams.slots.get(key).is_some_and(|slot| {
-                    slot.flags.contains(Flags::READING) || !slot.reads.is_empty()
-                });
-            if reads && self.has_received(key) {
-                self.schedule_pending(key);
-            }
-        }
-    }
-
+impl<B: Backend> Streams<B> {
     #[inline]
     pub(in crate::streams) fn has_received(&self, key: Token) -> bool {
-        self.streams.slots.get(key).is_some_and(|slot| !slot.recv_queue.is_empty())
+        self.slots.get(key).is_some_and(|slot| !slot.recv_queue.is_empty())
     }
 
     /// The next of what was received.
     fn take_received(&mut self, key: Token) -> Option<RecvChunk> {
-        self.streams.slots.get_mut(key)?.recv_queue.pop_front()
+        self.slots.get_mut(key)?.recv_queue.pop_front()
     }
 
     /// Queues a chunk for the next reader. True if the stream is read.
-    pub(in crate::streams) fn queue_received(&mut self, key: Token, chunk: RecvChunk) -> bool {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+    pub(in crate::streams) fn queue_received(
+        &mut self,
+        backend: &mut B,
+        key: Token,
+        chunk: RecvChunk,
+    ) -> bool {
+        let Some(slot) = self.slots.get_mut(key) else { return false };
         if slot.base.is_closing() {
             return false;
         }
@@ -169,44 +94,9 @@ impl<B: Backend> Loop<B> {
         let is_read = slot.flags.contains(Flags::READING) || !slot.reads.is_empty();
         if !is_read {
             // The rest waits in the kernel, so that the peer notices.
-            self.cancel_input(key);
+            self.cancel_input(backend, key);
         }
         is_read
-    }
-
-    /// Lends what was received to the callback, if there is something. The callback has
-    /// neither stopped reading nor started anew.
-    pub(in crate::streams) fn deliver_chunks(
-        &mut self,
-        key: Token,
-        deliver: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
-    ) {
-        for _ in 0..READS_PER_EVENT {
-            let Some(chunk) = self.take_received(key) else { return };
-            self.deliver_chunk(key, chunk, deliver);
-            if !self.is_still_reading(key) {
-                return;
-            }
-        }
-    }
-
-    fn deliver_chunk(
-        &mut self,
-        key: Token,
-        chunk: RecvChunk,
-        deliver: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
-    ) {
-        match chunk {
-            RecvChunk::Kept(bytes, read) => deliver(self, Ok(&bytes[read..])),
-            RecvChunk::End => {
-                self.stop_reading_at_end(key);
-                deliver(self, Ok(&[]));
-            }
-            RecvChunk::Failed(error) => {
-                self.fail_reading(key);
-                deliver(self, Err(error));
-            }
-        }
     }
 
     /// Copies what was received into other memory. `None` if there is nothing.
@@ -223,10 +113,131 @@ impl<B: Backend> Loop<B> {
         let count = memory.len().min(bytes.len() - read);
         memory[..count].copy_from_slice(&bytes[read..][..count]);
         if read + count < bytes.len()
-            && let Some(slot) = self.streams.slots.get_mut(key)
+            && let Some(slot) = self.slots.get_mut(key)
         {
             slot.recv_queue.push_front(RecvChunk::Kept(bytes, read + count));
         }
         Some(Ok(count))
+    }
+}
+
+/// A completion of the multishot receive. True if a callback ran.
+pub(in crate::streams) fn receive_done<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    done: Done,
+) -> bool {
+    let count = done.result.unwrap_or(0);
+    let piece = done.lease.and_then(|lease| lp.provided.piece(lease, count));
+    match (done.result, piece) {
+        (Ok(1..), Some(piece)) => receive_piece(lp, key, piece),
+        (Ok(_), piece) => {
+            piece.into_iter().for_each(|piece| lp.provided.release(&mut lp.backend, piece));
+            receive_chunk(lp, key, RecvChunk::End)
+        }
+        // All memory is lent at the moment.
+        (Err(sys::NO_BUFFER), _) => {
+            receive_by_call(lp, key);
+            true
+        }
+        // Cancelled: it is started again if it is wanted.
+        (Err(code), _) if sys::is_transient(code) => false,
+        (Err(code), _) => {
+            receive_chunk(lp, key, RecvChunk::Failed(io::Error::from_raw_os_error(code)))
+        }
+    }
+}
+
+/// Lends a buffer to the reader; or keeps its bytes, and releases it, because other streams
+/// need it.
+fn receive_piece<B: Backend>(lp: &mut Loop<B>, key: Token, piece: Piece) -> bool {
+    let slot = lp.streams.slots.get_mut(key);
+    let reader = slot.and_then(|slot| {
+        slot.recv_policy.record(piece.len());
+        slot.take_next_reader()
+    });
+    if let Some(reader) = reader {
+        read::lend_piece(lp, key, reader, piece);
+        return true;
+    }
+    let bytes = piece.to_vec();
+    lp.provided.release(&mut lp.backend, piece);
+    receive_chunk(lp, key, RecvChunk::Kept(bytes, 0))
+}
+
+/// Delivers a chunk, or queues it behind those that were not read.
+fn receive_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, chunk: RecvChunk) -> bool {
+    let slot = lp.streams.slots.get_mut(key);
+    if let Some(mut reader) = slot.and_then(|slot| slot.take_next_reader()) {
+        deliver_chunk(lp, key, chunk, &mut |lp: &mut Loop<B>, result| {
+            read::call_reader(lp, &mut reader, key, Some(result));
+        });
+        lp.streams.put_back_reader(key, reader);
+        return true;
+    }
+    let is_read = lp.streams.queue_received(&mut lp.backend, key, chunk);
+    if is_read {
+        deliver_received(lp, key);
+    }
+    is_read
+}
+
+/// All buffers are lent: the bytes are read by a call, which needs none of
+/// it, and gives the size for the receive policy. Large reads on all streams mostly begin so.
+fn receive_by_call<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get(key) else { return };
+    let lends = slot.flags & (Flags::READING | Flags::ALLOC) == Flags::READING;
+    if lends && slot.input.is_none() && !lp.streams.has_received(key) {
+        read::ready(lp, key);
+    }
+}
+
+/// Delivers the chunks that were received, if the stream is read.
+pub(in crate::streams) fn deliver_received<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    if lp.streams.has_received(key) {
+        read::ready(lp, key);
+        let reads = lp
+            .streams
+            .slots
+            .get(key)
+            .is_some_and(|slot| slot.flags.contains(Flags::READING) || !slot.reads.is_empty());
+        if reads && lp.streams.has_received(key) {
+            streams::schedule_pending(lp, key);
+        }
+    }
+}
+
+/// Lends what was received to the callback, if there is something. The callback has
+/// neither stopped reading nor started anew.
+pub(in crate::streams) fn deliver_chunks<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    deliver: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
+) {
+    for _ in 0..READS_PER_EVENT {
+        let Some(chunk) = lp.streams.take_received(key) else { return };
+        deliver_chunk(lp, key, chunk, deliver);
+        if !lp.streams.is_still_reading(key) {
+            return;
+        }
+    }
+}
+
+fn deliver_chunk<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    chunk: RecvChunk,
+    deliver: &mut impl FnMut(&mut Loop<B>, io::Result<&[u8]>),
+) {
+    match chunk {
+        RecvChunk::Kept(bytes, read) => deliver(lp, Ok(&bytes[read..])),
+        RecvChunk::End => {
+            lp.streams.stop_reading_at_end(&mut lp.active_handles, key);
+            deliver(lp, Ok(&[]));
+        }
+        RecvChunk::Failed(error) => {
+            lp.streams.fail_reading(&mut lp.active_handles, key);
+            deliver(lp, Err(error));
+        }
     }
 }

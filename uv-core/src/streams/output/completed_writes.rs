@@ -11,8 +11,8 @@ use poll_core::{Backend, Token};
 use crate::Loop;
 use crate::event_loop::exchange;
 use crate::storage::Seed;
-use crate::streams::Flags;
 use crate::streams::buffered_request::BufferedRequest;
+use crate::streams::{self, Flags};
 
 /// The index of the keys of these writes, which no arena reaches.
 const INDEX: u32 = u32::MAX - 1;
@@ -55,69 +55,67 @@ impl<B: Backend> CompletedWrites<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Has the pending phase call back for a write. Returns its key.
-    #[inline]
-    pub(in crate::streams) fn complete_write_later(
-        &mut self,
-        stream: Token,
-        request: BufferedRequest<B>,
-        written: usize,
-    ) -> Token {
-        if let Some(slot) = self.streams.slots.get_mut(stream) {
-            slot.completed_writes += 1;
-        }
-        let completed = &mut self.streams.completed_writes;
-        let key = completed.next_key;
-        completed.next_key = key.next();
-        completed.queue.push_back(CompletedWrite { request, key, stream, written });
-        self.schedule_completed_writes();
-        key
+/// Has the pending phase call back for a write. Returns its key.
+#[inline]
+pub(in crate::streams) fn complete_later<B: Backend>(
+    lp: &mut Loop<B>,
+    stream: Token,
+    request: BufferedRequest<B>,
+    written: usize,
+) -> Token {
+    if let Some(slot) = lp.streams.slots.get_mut(stream) {
+        slot.completed_writes += 1;
     }
+    let completed = &mut lp.streams.completed_writes;
+    let key = completed.next_key;
+    completed.next_key = key.next();
+    completed.queue.push_back(CompletedWrite { request, key, stream, written });
+    schedule(lp);
+    key
+}
 
-    #[inline]
-    pub(in crate::streams) fn schedule_completed_writes(&mut self) {
-        let completed = &mut self.streams.completed_writes;
-        if !completed.scheduled && !completed.queue.is_empty() {
-            completed.scheduled = true;
-            self.defer(Loop::run_completed_writes);
+#[inline]
+pub(in crate::streams) fn schedule<B: Backend>(lp: &mut Loop<B>) {
+    let completed = &mut lp.streams.completed_writes;
+    if !completed.scheduled && !completed.queue.is_empty() {
+        completed.scheduled = true;
+        lp.defer(run);
+    }
+}
+
+/// The pending phase. Writes of these callbacks wait for the next one.
+fn run<B: Backend>(lp: &mut Loop<B>) {
+    lp.streams.completed_writes.scheduled = false;
+    for _ in 0..lp.streams.completed_writes.queue.len() {
+        let Some(write) = lp.streams.completed_writes.queue.pop_front() else { return };
+        report(lp, write);
+    }
+}
+
+/// The stream is closing: its writes call back before the close.
+pub(in crate::streams) fn report_stream<B: Backend>(lp: &mut Loop<B>, stream: Token) {
+    while lp.streams.slots.get(stream).is_some_and(|slot| slot.completed_writes > 0) {
+        let queue = &mut lp.streams.completed_writes.queue;
+        let at = queue.iter().position(|write| write.stream == stream);
+        let Some(write) = at.and_then(|at| queue.remove(at)) else { return };
+        report(lp, write);
+    }
+}
+
+#[inline(always)] // A write is moved once, from the queue to its callback.
+fn report<B: Backend>(lp: &mut Loop<B>, write: CompletedWrite<B>) {
+    let CompletedWrite { request, key, stream, written } = write;
+    if let Some(slot) = lp.streams.slots.get_mut(stream) {
+        slot.completed_writes -= 1;
+        if slot.completed_writes == 0 && slot.flags.contains(Flags::SHUTTING) {
+            streams::schedule_pending(lp, stream); // It has waited for this.
         }
     }
-
-    /// The pending phase. Writes of these callbacks wait for the next one.
-    fn run_completed_writes(&mut self) {
-        self.streams.completed_writes.scheduled = false;
-        for _ in 0..self.streams.completed_writes.queue.len() {
-            let Some(write) = self.streams.completed_writes.queue.pop_front() else { return };
-            self.report_write(write);
-        }
-    }
-
-    /// The stream is closing: its writes call back before the close.
-    pub(in crate::streams) fn report_completed_writes(&mut self, stream: Token) {
-        while self.streams.slots.get(stream).is_some_and(|slot| slot.completed_writes > 0) {
-            let queue = &mut self.streams.completed_writes.queue;
-            let at = queue.iter().position(|write| write.stream == stream);
-            let Some(write) = at.and_then(|at| queue.remove(at)) else { return };
-            self.report_write(write);
-        }
-    }
-
-    #[inline(always)] // A write is moved once, from the queue to its callback.
-    fn report_write(&mut self, write: CompletedWrite<B>) {
-        let CompletedWrite { request, key, stream, written } = write;
-        if let Some(slot) = self.streams.slots.get_mut(stream) {
-            slot.completed_writes -= 1;
-            if slot.completed_writes == 0 && slot.flags.contains(Flags::SHUTTING) {
-                self.schedule_pending(stream); // It has waited for this.
-            }
-        }
-        self.streams.reported_write = Some((key, written));
-        // If the callback panics, the next pending phase runs the others.
-        let mend = |lp: &mut Loop<B>, ()| lp.schedule_completed_writes();
-        self.guarded((), mend, |lp| request.complete(lp, stream, Ok(written)));
-        if self.streams.reported_write.take().is_none_or(|(reported, _)| reported != key) {
-            exchange::note(); // The writes that are left are in the queue of the first loop.
-        }
+    lp.streams.reported_write = Some((key, written));
+    // If the callback panics, the next pending phase runs the others.
+    let mend = |lp: &mut Loop<B>, ()| schedule(lp);
+    lp.guarded((), mend, |lp| request.complete(lp, stream, Ok(written)));
+    if lp.streams.reported_write.take().is_none_or(|(reported, _)| reported != key) {
+        exchange::note(); // The writes that are left are in the queue of the first loop.
     }
 }

@@ -8,7 +8,8 @@ use socket2::{SockAddr, Socket};
 
 use crate::event_loop::{Done, InFlight, OpSet};
 use crate::storage::InlineFnOnce;
-use crate::streams::{Ended, Flags};
+use crate::streams::output::{shutdown, write};
+use crate::streams::{self, Ended, Flags, Streams, arm, input, submit};
 use crate::sys::{self, code};
 use crate::{Loop, error};
 
@@ -21,170 +22,175 @@ pub(crate) enum Connecting {
     Known(io::Result<()>),
 }
 
-impl<B: Backend> Loop<B> {
-    /// Connects the stream's socket, unless it is connected: `callback` gets the result.
-    pub(crate) fn begin_connect(
-        &mut self,
-        key: Token,
-        connecting: Connecting,
-        callback: InlineFnOnce<B, Ended>,
-    ) -> io::Result<()> {
-        let begun = match connecting {
-            Connecting::To(address) => {
-                self.start_connect(key, address).inspect_err(|_| self.forget_connect(key))?
-            }
-            other => other,
-        };
-        let slot = self.streams.open(key)?;
-        slot.flags |= Flags::CONNECTING | Flags::READABLE | Flags::WRITABLE;
-        self.active_requests += 1;
-        let known = match begun {
-            Connecting::Known(result) => Some(result),
-            _ => None,
-        };
-        let at_once = known.is_some();
-        if let Some(rare) = self.streams.rare(key) {
-            (rare.connect, rare.connected) = (Some(callback), known);
-        }
-        if at_once {
-            self.schedule_pending(key);
-        }
-        let armed = self.arm_stream(key);
-        if armed.is_err()
-            && let Some(slot) = self.streams.slots.get_mut(key)
-        {
-            slot.flags -= Flags::CONNECTING | Flags::READABLE | Flags::WRITABLE;
-            self.active_requests -= 1;
-            self.forget_connect(key);
-        }
-        armed
-    }
-
+impl<B: Backend> Streams<B> {
     /// A connect was not begun: no callback runs.
     fn forget_connect(&mut self, key: Token) {
-        let slot = self.streams.slots.get_mut(key);
+        let slot = self.slots.get_mut(key);
         if let Some(rare) = slot.and_then(|slot| slot.rare.as_mut()) {
             (rare.connect, rare.connected, rare.address) = (None, None, None);
         }
-        self.streams.release_rare_state(key);
-    }
-
-    /// Begins to connect.
-    fn start_connect(&mut self, key: Token, address: SockAddr) -> io::Result<Connecting> {
-        let slot = self.streams.open(key)?;
-        if !self.operations.performs(OpSet::CONNECT) || !slot.operates() {
-            let socket = slot.socket.as_deref().ok_or_else(error::not_connected)?;
-            return call(socket, &address);
-        }
-        // The operation has its own copy.
-        if let Some(rare) = self.streams.rare(key) {
-            rare.address = Some(address.clone());
-        }
-        let started = self.submit_connect(key, address).ok_or_else(error::not_connected)?;
-        match (started, self.streams.slots.get_mut(key)) {
-            (Ok(flight), Some(slot)) => {
-                slot.output = Some(flight);
-                Ok(Connecting::UnderWay)
-            }
-            _ => {
-                // This loop connects by calls from now on.
-                self.operations.disable_op(OpSet::CONNECT);
-                self.call_connect(key)
-            }
-        }
+        self.release_rare_state(key);
     }
 
     /// Connects by a call what an operation did not.
     fn call_connect(&mut self, key: Token) -> io::Result<Connecting> {
-        let slot = self.streams.open(key)?;
+        let slot = self.open(key)?;
         let address = slot.rare.as_ref().and_then(|rare| rare.address.as_ref());
         match (slot.socket.as_deref(), address) {
             (Some(socket), Some(address)) => call(socket, address),
             _ => Err(error::not_connected()),
         }
     }
+}
 
-    /// The operation that connects is over.
-    pub(in crate::streams) fn connect_done(&mut self, key: Token, flight: InFlight, done: Done) {
-        let closing = self.streams.slots.get(key).is_none_or(|slot| slot.base.is_closing());
-        if closing {
-            return self.flight_ended(key);
+/// Connects the stream's socket, unless it is connected: `callback` gets the result.
+pub(crate) fn begin<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    connecting: Connecting,
+    callback: InlineFnOnce<B, Ended>,
+) -> io::Result<()> {
+    let begun = match connecting {
+        Connecting::To(address) => {
+            start(lp, key, address).inspect_err(|_| lp.streams.forget_connect(key))?
         }
-        let result = match done.result {
-            Ok(_) => Ok(()),
-            // It was not cancelled: this is a forked child, whose parent had begun it.
-            Err(sys::ABORTED) if !flight.cancelled => match self.call_connect(key) {
-                Ok(Connecting::Known(result)) => result,
-                Ok(_) => return self.rearm_stream(key),
-                Err(error) if error.raw_os_error() == Some(code::EISCONN) => Ok(()),
-                Err(error) => Err(error),
-            },
-            Err(code) => Err(io::Error::from_raw_os_error(code)),
-        };
-        self.connect_ended(key, result);
-        self.drain_stream(key);
-        // What was written meanwhile is sent with what others write.
-        self.rearm_stream(key);
+        other => other,
+    };
+    let slot = lp.streams.open(key)?;
+    slot.flags |= Flags::CONNECTING | Flags::READABLE | Flags::WRITABLE;
+    lp.active_requests += 1;
+    let known = match begun {
+        Connecting::Known(result) => Some(result),
+        _ => None,
+    };
+    let at_once = known.is_some();
+    if let Some(rare) = lp.streams.rare(key) {
+        (rare.connect, rare.connected) = (Some(callback), known);
     }
-
-    /// The socket is writable: it is connected, or has failed to.
-    pub(in crate::streams) fn connect_ready(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let Some(socket) = &slot.socket else { return };
-        let result = match socket.take_error() {
-            Ok(None) => Ok(()),
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        self.connect_ended(key, result);
-        self.write_connected(key);
+    if at_once {
+        streams::schedule_pending(lp, key);
     }
-
-    /// A stream that was connecting without a socket has one that is connected, or gets none.
-    pub(crate) fn connect_resolved(&mut self, key: Token, result: io::Result<()>) {
-        self.connect_ended(key, result);
-        self.write_connected(key);
-        self.rearm_stream(key);
+    let armed = arm::update(lp, key);
+    if armed.is_err()
+        && let Some(slot) = lp.streams.slots.get_mut(key)
+    {
+        slot.flags -= Flags::CONNECTING | Flags::READABLE | Flags::WRITABLE;
+        lp.active_requests -= 1;
+        lp.streams.forget_connect(key);
     }
+    armed
+}
 
-    fn connect_ended(&mut self, key: Token, result: io::Result<()>) {
-        let slot = self.streams.slots.get_mut(key);
-        if let Some(rare) = slot.and_then(|slot| slot.rare.as_mut()) {
-            rare.connected.get_or_insert(result);
+/// Begins to connect.
+fn start<B: Backend>(lp: &mut Loop<B>, key: Token, address: SockAddr) -> io::Result<Connecting> {
+    let slot = lp.streams.open(key)?;
+    if !lp.operations.performs(OpSet::CONNECT) || !slot.operates() {
+        let socket = slot.socket.as_deref().ok_or_else(error::not_connected)?;
+        return call(socket, &address);
+    }
+    // The operation has its own copy.
+    if let Some(rare) = lp.streams.rare(key) {
+        rare.address = Some(address.clone());
+    }
+    let started = submit::connect(lp, key, address).ok_or_else(error::not_connected)?;
+    match (started, lp.streams.slots.get_mut(key)) {
+        (Ok(flight), Some(slot)) => {
+            slot.output = Some(flight);
+            Ok(Connecting::UnderWay)
         }
-        self.complete_connect(key);
+        _ => {
+            // This loop connects by calls from now on.
+            lp.operations.disable_op(OpSet::CONNECT);
+            lp.streams.call_connect(key)
+        }
     }
+}
 
-    /// Calls back for a connect whose result is known.
-    pub(in crate::streams) fn complete_connect(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let Some(rare) = &mut slot.rare else { return };
-        let Some(result) = rare.connected.take() else { return };
-        let callback = rare.connect.take();
-        rare.address = None;
-        slot.flags -= Flags::CONNECTING;
-        let failed = result.is_err();
-        if failed {
-            slot.flags -= Flags::READABLE | Flags::WRITABLE;
-        }
-        self.streams.release_rare_state(key);
-        if failed {
-            self.stop_reading(key);
-            // The writes that were queued meanwhile call back after it.
-            self.cancel_transfers(key);
-        }
-        let Some(callback) = callback else { return };
-        self.active_requests -= 1;
-        self.guarded(key, Loop::schedule_pending, |lp| callback.call(lp, (key, result)));
+/// The operation that connects is over.
+pub(in crate::streams) fn done<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    flight: InFlight,
+    done: Done,
+) {
+    let closing = lp.streams.slots.get(key).is_none_or(|slot| slot.base.is_closing());
+    if closing {
+        return arm::flight_ended(lp, key);
     }
+    let result = match done.result {
+        Ok(_) => Ok(()),
+        // It was not cancelled: this is a forked child, whose parent had begun it.
+        Err(sys::ABORTED) if !flight.cancelled => match lp.streams.call_connect(key) {
+            Ok(Connecting::Known(result)) => result,
+            Ok(_) => return arm::update_or_fail(lp, key),
+            Err(error) if error.raw_os_error() == Some(code::EISCONN) => Ok(()),
+            Err(error) => Err(error),
+        },
+        Err(code) => Err(io::Error::from_raw_os_error(code)),
+    };
+    ended(lp, key, result);
+    shutdown::drain(lp, key);
+    // What was written meanwhile is sent with what others write.
+    arm::update_or_fail(lp, key);
+}
 
-    /// Writes what was queued while connecting.
-    fn write_connected(&mut self, key: Token) {
-        let connected = self.streams.slots.get(key).is_some_and(|slot| !slot.writes.is_empty());
-        if connected {
-            self.write_ready(key);
-        } else {
-            self.drain_stream(key);
-        }
+/// The socket is writable: it is connected, or has failed to.
+pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let Some(socket) = &slot.socket else { return };
+    let result = match socket.take_error() {
+        Ok(None) => Ok(()),
+        Ok(Some(error)) | Err(error) => Err(error),
+    };
+    ended(lp, key, result);
+    write_connected(lp, key);
+}
+
+/// A stream that was connecting without a socket has one that is connected, or gets none.
+pub(crate) fn resolved<B: Backend>(lp: &mut Loop<B>, key: Token, result: io::Result<()>) {
+    ended(lp, key, result);
+    write_connected(lp, key);
+    arm::update_or_fail(lp, key);
+}
+
+fn ended<B: Backend>(lp: &mut Loop<B>, key: Token, result: io::Result<()>) {
+    let slot = lp.streams.slots.get_mut(key);
+    if let Some(rare) = slot.and_then(|slot| slot.rare.as_mut()) {
+        rare.connected.get_or_insert(result);
+    }
+    complete(lp, key);
+}
+
+/// Calls back for a connect whose result is known.
+pub(in crate::streams) fn complete<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let Some(rare) = &mut slot.rare else { return };
+    let Some(result) = rare.connected.take() else { return };
+    let callback = rare.connect.take();
+    rare.address = None;
+    slot.flags -= Flags::CONNECTING;
+    let failed = result.is_err();
+    if failed {
+        slot.flags -= Flags::READABLE | Flags::WRITABLE;
+    }
+    lp.streams.release_rare_state(key);
+    if failed {
+        input::read::stop_reading(lp, key);
+        // The writes that were queued meanwhile call back after it.
+        write::cancel_transfers(lp, key);
+    }
+    let Some(callback) = callback else { return };
+    lp.active_requests -= 1;
+    lp.guarded(key, streams::schedule_pending, |lp| callback.call(lp, (key, result)));
+}
+
+/// Writes what was queued while connecting.
+fn write_connected<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let connected = lp.streams.slots.get(key).is_some_and(|slot| !slot.writes.is_empty());
+    if connected {
+        write::ready(lp, key);
+    } else {
+        shutdown::drain(lp, key);
     }
 }
 

@@ -41,99 +41,93 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Moves a send that only waits for the kernel to release the memory from its stream, which
-    /// is closing. The connection ends after the bytes that the kernel has, or now if the close
-    /// is a reset.
-    pub(in crate::streams) fn detach_held_send(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let Some(flight) = slot.only_send() else { return };
-        if !slot.base.is_closing() || !self.operations.is_held(flight.token) {
-            return;
-        }
-        slot.output = None;
-        let mut writes = List::default();
-        while let Some(write) = slot.writes.first()
-            && let Some(request) = self.streams.transfers.get(write)
-            && request.is_lent()
-        {
-            slot.write_queue_size -= request.left;
-            slot.writes.unlink(&mut self.streams.transfers, write);
-            writes.push(&mut self.streams.transfers, write);
-        }
-        let batch = slot.batch.take();
-        if let Some(batch) = &batch {
-            slot.write_queue_size -= batch.left();
-            self.active_requests -= 1; // It has no callback.
-        }
-        let shared = slot.flags.contains(Flags::GIVEN);
-        let deferred = slot.deferred_close;
-        let socket = deferred.and_then(|deferred| self.operations.take_socket(deferred));
-        if let Some(socket) = &socket
-            && !shared
-        {
-            end_connection(socket);
-        }
-        let held = HeldSend { stream: key, _socket: socket, writes, batch, released: None };
-        let held = self.streams.held_sends.insert(held);
-        self.operations.set_owner(flight.token, OpOwner::HeldSend(held));
+/// Moves a send that only waits for the kernel to release the memory from its stream, which
+/// is closing. The connection ends after the bytes that the kernel has, or now if the close
+/// is a reset.
+pub(in crate::streams) fn detach<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let Some(flight) = slot.only_send() else { return };
+    if !slot.base.is_closing() || !lp.operations.is_held(flight.token) {
+        return;
     }
-
-    /// Has the pending phase call back for writes whose memory is free: a callback has panicked,
-    /// or has exchanged loops.
-    pub(in crate::streams) fn check_held_sends(&mut self) {
-        let held = self.streams.held_sends.iter();
-        let released: Vec<_> = held.filter_map(|(key, it)| Some((key, it.released?))).collect();
-        for (key, sent) in released {
-            self.defer(move |lp| _ = lp.held_send_done(key, Ok(sent)));
-        }
+    slot.output = None;
+    let mut writes = List::default();
+    while let Some(write) = slot.writes.first()
+        && let Some(request) = lp.streams.transfers.get(write)
+        && request.is_lent()
+    {
+        slot.write_queue_size -= request.left;
+        slot.writes.unlink(&mut lp.streams.transfers, write);
+        writes.push(&mut lp.streams.transfers, write);
     }
+    let batch = slot.batch.take();
+    if let Some(batch) = &batch {
+        slot.write_queue_size -= batch.left();
+        lp.active_requests -= 1; // It has no callback.
+    }
+    let shared = slot.flags.contains(Flags::GIVEN);
+    let deferred = slot.deferred_close;
+    let socket = deferred.and_then(|deferred| lp.operations.take_socket(deferred));
+    if let Some(socket) = &socket
+        && !shared
+    {
+        end_connection(socket);
+    }
+    let held = HeldSend { stream: key, _socket: socket, writes, batch, released: None };
+    let held = lp.streams.held_sends.insert(held);
+    lp.operations.set_owner(flight.token, OpOwner::HeldSend(held));
+}
 
-    /// The kernel has released the memory of a send whose stream is closed: `result` is what was
-    /// sent. The writes call back, with the key that the stream had. True if callbacks ran.
-    pub(crate) fn held_send_done(&mut self, held: Token, result: Result<usize, i32>) -> bool {
-        let Some(held) = self.streams.held_sends.remove(held) else { return false };
-        let ran = !held.writes.is_empty();
-        let HeldSend { stream, mut writes, batch, .. } = held;
-        if let Some(mut batch) = batch {
-            batch.take_back();
-            self.streams.keep_batch(batch);
-        }
-        let mut sent = result.unwrap_or(0);
-        while let Some(write) = writes.first() {
-            let requests = &mut self.streams.transfers;
-            writes.unlink(requests, write);
-            let Some(request) = requests.get_mut(write) else { continue };
-            request.take_back();
-            let moved = sent.min(request.left);
-            sent -= moved;
-            advance(request, moved);
-            let Some(request) = request_queue::remove(requests, write) else { continue };
-            self.active_requests -= 1;
-            let whole = request.left == 0;
-            self.streams.reported_write = Some((write, request.moved));
-            let result = if whole { Ok(request.moved) } else { Err(error::cancelled()) };
-            let request = request.into_stored();
-            // The next callbacks run even if this one panics.
-            let released = Some(sent);
-            let rest = HeldSend { stream, _socket: None, writes, batch: None, released };
-            let rest = self.streams.held_sends.insert(rest);
-            self.guarded(
-                (),
-                |lp, ()| lp.check_held_sends(),
-                |lp| request.complete(lp, stream, result),
-            );
-            self.streams.reported_write = None;
-            match self.streams.held_sends.remove(rest) {
-                Some(rest) => writes = rest.writes,
-                None => {
-                    exchange::note();
-                    break;
-                }
+/// Has the pending phase call back for writes whose memory is free: a callback has panicked,
+/// or has exchanged loops.
+pub(in crate::streams) fn check_all<B: Backend>(lp: &mut Loop<B>) {
+    let held = lp.streams.held_sends.iter();
+    let released: Vec<_> = held.filter_map(|(key, it)| Some((key, it.released?))).collect();
+    for (key, sent) in released {
+        lp.defer(move |lp| _ = done(lp, key, Ok(sent)));
+    }
+}
+
+/// The kernel has released the memory of a send whose stream is closed: `result` is what was
+/// sent. The writes call back, with the key that the stream had. True if callbacks ran.
+pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, held: Token, result: Result<usize, i32>) -> bool {
+    let Some(held) = lp.streams.held_sends.remove(held) else { return false };
+    let ran = !held.writes.is_empty();
+    let HeldSend { stream, mut writes, batch, .. } = held;
+    if let Some(mut batch) = batch {
+        batch.take_back();
+        lp.streams.keep_batch(batch);
+    }
+    let mut sent = result.unwrap_or(0);
+    while let Some(write) = writes.first() {
+        let requests = &mut lp.streams.transfers;
+        writes.unlink(requests, write);
+        let Some(request) = requests.get_mut(write) else { continue };
+        request.take_back();
+        let moved = sent.min(request.left);
+        sent -= moved;
+        advance(request, moved);
+        let Some(request) = request_queue::remove(requests, write) else { continue };
+        lp.active_requests -= 1;
+        let whole = request.left == 0;
+        lp.streams.reported_write = Some((write, request.moved));
+        let result = if whole { Ok(request.moved) } else { Err(error::cancelled()) };
+        let request = request.into_stored();
+        // The next callbacks run even if this one panics.
+        let released = Some(sent);
+        let rest = HeldSend { stream, _socket: None, writes, batch: None, released };
+        let rest = lp.streams.held_sends.insert(rest);
+        lp.guarded((), |lp, ()| check_all(lp), |lp| request.complete(lp, stream, result));
+        lp.streams.reported_write = None;
+        match lp.streams.held_sends.remove(rest) {
+            Some(rest) => writes = rest.writes,
+            None => {
+                exchange::note();
+                break;
             }
         }
-        ran
     }
+    ran
 }
 
 /// Ends a connection whose socket stays open, as a close would.

@@ -18,13 +18,14 @@ use std::ops::Range;
 
 use poll_core::{Backend, Token};
 
-use super::Output;
 use super::write::{Progress, WriteRequest, send};
+use super::{Output, write};
 use crate::fs::{Action, File, actions::Reading};
 use crate::pool::Task;
+use crate::requests::task;
 use crate::streams::buffered_request::BufferedRequest;
 use crate::streams::request_queue::{IoRequest, State};
-use crate::streams::{Flags, Stream, StreamSlot, uninterrupted};
+use crate::streams::{Flags, Stream, StreamSlot, Streams, arm, uninterrupted};
 use crate::sys::SendCached;
 use crate::{Loop, error, sys};
 
@@ -98,13 +99,13 @@ pub(in crate::streams) fn send_file<S: Stream, B: Backend>(
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, u64) + 'static,
 ) -> io::Result<WriteRequest> {
     let key = stream.stream_key();
-    lp.check_write(key, 1)?;
+    lp.streams.check_write(key, 1)?;
     let complete = move |lp: &mut Loop<B>, key, result, []: [&'static [u8]; 0]| {
         let sent = lp.streams.reported_write.map_or(0, |(_, sent)| sent);
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, sent as u64);
     };
-    lp.queue_file(key, BufferedRequest::writing([], complete), file, range).map(WriteRequest)
+    queue_file(lp, key, BufferedRequest::writing([], complete), file, range).map(WriteRequest)
 }
 
 fn invalid_range() -> io::Error {
@@ -163,94 +164,16 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    fn queue_file(
-        &mut self,
-        key: Token,
-        request: BufferedRequest<B>,
-        file: &File,
-        range: Range<u64>,
-    ) -> io::Result<Token> {
-        let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
-        let len = len.ok_or_else(invalid_range)?;
-        let (slot, transfers) = self.streams.open_with_requests(key)?;
-        let size = slot.write_queue_size.checked_add(len).ok_or_else(invalid_range)?;
-        slot.write_queue_size = size;
-        let write = transfers.insert(IoRequest::new(request, key, State::Writing, len));
-        slot.writes.push(transfers, write);
-        slot.flags |= Flags::SENDS_FILES;
-        // Another process may make a shared socket block.
-        let shared = slot.flags.intersects(Flags::GIVEN | Flags::SHARED);
-        let is_socket = slot.socket.as_ref().is_some_and(|socket| socket.is_socket());
-        let by_kernel = len > CHUNK && is_socket && !shared && sys::sends_files();
-        self.active_requests += 1;
-        if let Some(rare) = self.streams.rare(key) {
-            rare.files.push_back(FileSend {
-                write,
-                file: file.clone(),
-                offset: range.start,
-                by_kernel,
-                chunk: Vec::new(),
-                loaded: 0..0,
-                loading: Loading::Idle,
-            });
-        }
-        self.push_writes(key);
-        self.rearm_stream(key);
-        Ok(write)
-    }
-
-    /// Sends the next bytes of a file, as many as the kernel takes.
-    pub(super) fn push_file(&mut self, key: Token, write: Token) -> Progress {
-        let slot = self.streams.slots.get(key);
-        let blocking = slot.is_some_and(|slot| slot.flags.contains(Flags::BLOCKING));
-        let chunks = if blocking { usize::MAX } else { CHUNKS_PER_EVENT };
-        // After the last of them the stream is still ready, and the next event goes on.
-        let progress = (0..chunks).find_map(|_| self.push_chunk(key, write));
-        progress.unwrap_or(Progress::Blocked)
-    }
-
-    /// Sends a chunk of a file. `None` if the stream may take more.
-    fn push_chunk(&mut self, key: Token, write: Token) -> Option<Progress> {
-        let left = self.streams.transfers.get(write).map_or(0, |transfer| transfer.left);
-        if left == 0 {
-            return Some(Progress::Complete);
-        }
-        let (sent, offered) = match self.push_cached(key, write, left) {
-            Some((Ok(0), _)) => return Some(Progress::Complete), // The end of the file.
-            Some(sent) => sent,
-            None => {
-                match self.load_file(key, write, left) {
-                    Load::Loaded => {}
-                    Load::Waits => return Some(Progress::Blocked),
-                    Load::Ended => return Some(Progress::Complete),
-                    Load::Failed(error) => return Some(Progress::Failed(error)),
-                }
-                let slot = self.streams.slots.get(key)?;
-                let bytes = slot.file_bytes();
-                (send(slot.socket.as_ref()?, &[IoSlice::new(bytes)]), bytes.len())
-            }
-        };
-        match sent {
-            Ok(sent) => {
-                self.file_sent(key, write, sent);
-                let blocking = self.streams.slots.get(key)?.flags.contains(Flags::BLOCKING);
-                (sent < offered && !blocking).then_some(Progress::Blocked)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Progress::Blocked),
-            Err(error) => Some(Progress::Failed(error)),
-        }
-    }
-
+impl<B: Backend> Streams<B> {
     /// Has the kernel send bytes that are cached: the result, and how many bytes were to be sent.
     /// `None` if the bytes have to be loaded.
-    fn push_cached(
+    fn push_cached_file(
         &mut self,
         key: Token,
         write: Token,
         left: usize,
     ) -> Option<(io::Result<usize>, usize)> {
-        let slot = self.streams.slots.get_mut(key)?;
+        let slot = self.slots.get_mut(key)?;
         let socket = slot.socket.as_ref()?;
         let file = slot.rare.as_mut()?.files.front_mut().filter(|file| file.write == write)?;
         if !file.by_kernel || !file.loaded.is_empty() || !matches!(file.loading, Loading::Idle) {
@@ -268,59 +191,146 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// Loads the next bytes of a file, of which `left` are to be sent, unless some are loaded.
-    pub(in crate::streams) fn load_file(&mut self, key: Token, write: Token, left: usize) -> Load {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return Load::Waits };
-        let blocking = slot.flags.contains(Flags::BLOCKING);
-        let Some(file) = slot.file_mut(write) else { return Load::Waits };
-        if matches!(file.loading, Loading::Idle) && file.loaded.is_empty() {
-            let mut memory = std::mem::take(&mut file.chunk);
-            memory.resize(left.min(CHUNK), 0);
-            let mut reading = Reading::new(&file.file, memory, Some(file.offset));
-            let read =
-                if blocking { Some(reading.perform()) } else { reading.try_perform().map(Ok) };
-            let Some(read) = read else {
-                file.loading = Loading::Reading;
-                slot.flags |= Flags::READS_FILE;
-                self.queue_task(None, reading, move |lp, reading, read| {
-                    lp.file_read(key, write, reading.output(read));
-                });
-                return Load::Waits;
-            };
-            file.loaded(reading.output(read));
-        }
-        match std::mem::replace(&mut file.loading, Loading::Idle) {
-            Loading::Idle => Load::Loaded,
-            Loading::Reading => {
-                file.loading = Loading::Reading;
-                Load::Waits
-            }
-            Loading::Ended => Load::Ended,
-            Loading::Failed(error) => Load::Failed(error),
-        }
-    }
-
-    /// A task has read a chunk of a file, whose write may be over.
-    fn file_read(&mut self, key: Token, write: Token, read: (io::Result<usize>, Vec<u8>)) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let Some(file) = slot.file_mut(write) else { return };
-        file.loaded(read);
-        slot.flags -= Flags::READS_FILE;
-        self.write_ready(key);
-        self.rearm_stream(key);
-    }
-
     /// So many bytes of a file were sent.
     pub(in crate::streams) fn file_sent(&mut self, key: Token, write: Token, sent: usize) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
+        let Some(slot) = self.slots.get_mut(key) else { return };
         slot.write_queue_size -= sent;
         if let Some(file) = slot.file_mut(write) {
             file.offset += sent as u64;
             file.loaded.start = file.loaded.end.min(file.loaded.start + sent);
         }
-        if let Some(transfer) = self.streams.transfers.get_mut(write) {
+        if let Some(transfer) = self.transfers.get_mut(write) {
             transfer.moved += sent;
             transfer.left -= sent;
         }
     }
+}
+
+fn queue_file<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    request: BufferedRequest<B>,
+    file: &File,
+    range: Range<u64>,
+) -> io::Result<Token> {
+    let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
+    let len = len.ok_or_else(invalid_range)?;
+    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    let size = slot.write_queue_size.checked_add(len).ok_or_else(invalid_range)?;
+    slot.write_queue_size = size;
+    let write = transfers.insert(IoRequest::new(request, key, State::Writing, len));
+    slot.writes.push(transfers, write);
+    slot.flags |= Flags::SENDS_FILES;
+    // Another process may make a shared socket block.
+    let shared = slot.flags.intersects(Flags::GIVEN | Flags::SHARED);
+    let is_socket = slot.socket.as_ref().is_some_and(|socket| socket.is_socket());
+    let by_kernel = len > CHUNK && is_socket && !shared && sys::sends_files();
+    lp.active_requests += 1;
+    if let Some(rare) = lp.streams.rare(key) {
+        rare.files.push_back(FileSend {
+            write,
+            file: file.clone(),
+            offset: range.start,
+            by_kernel,
+            chunk: Vec::new(),
+            loaded: 0..0,
+            loading: Loading::Idle,
+        });
+    }
+    write::push_writes(lp, key);
+    arm::update_or_fail(lp, key);
+    Ok(write)
+}
+
+/// Sends the next bytes of a file, as many as the kernel takes.
+pub(super) fn push_file<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) -> Progress {
+    let slot = lp.streams.slots.get(key);
+    let blocking = slot.is_some_and(|slot| slot.flags.contains(Flags::BLOCKING));
+    let chunks = if blocking { usize::MAX } else { CHUNKS_PER_EVENT };
+    // After the last of them the stream is still ready, and the next event goes on.
+    let progress = (0..chunks).find_map(|_| push_chunk(lp, key, write));
+    progress.unwrap_or(Progress::Blocked)
+}
+
+/// Sends a chunk of a file. `None` if the stream may take more.
+fn push_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) -> Option<Progress> {
+    let left = lp.streams.transfers.get(write).map_or(0, |transfer| transfer.left);
+    if left == 0 {
+        return Some(Progress::Complete);
+    }
+    let (sent, offered) = match lp.streams.push_cached_file(key, write, left) {
+        Some((Ok(0), _)) => return Some(Progress::Complete), // The end of the file.
+        Some(sent) => sent,
+        None => {
+            match load_file(lp, key, write, left) {
+                Load::Loaded => {}
+                Load::Waits => return Some(Progress::Blocked),
+                Load::Ended => return Some(Progress::Complete),
+                Load::Failed(error) => return Some(Progress::Failed(error)),
+            }
+            let slot = lp.streams.slots.get(key)?;
+            let bytes = slot.file_bytes();
+            (send(slot.socket.as_ref()?, &[IoSlice::new(bytes)]), bytes.len())
+        }
+    };
+    match sent {
+        Ok(sent) => {
+            lp.streams.file_sent(key, write, sent);
+            let blocking = lp.streams.slots.get(key)?.flags.contains(Flags::BLOCKING);
+            (sent < offered && !blocking).then_some(Progress::Blocked)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Progress::Blocked),
+        Err(error) => Some(Progress::Failed(error)),
+    }
+}
+
+/// Loads the next bytes of a file, of which `left` are to be sent, unless some are loaded.
+pub(in crate::streams) fn load_file<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    write: Token,
+    left: usize,
+) -> Load {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return Load::Waits };
+    let blocking = slot.flags.contains(Flags::BLOCKING);
+    let Some(file) = slot.file_mut(write) else { return Load::Waits };
+    if matches!(file.loading, Loading::Idle) && file.loaded.is_empty() {
+        let mut memory = std::mem::take(&mut file.chunk);
+        memory.resize(left.min(CHUNK), 0);
+        let mut reading = Reading::new(&file.file, memory, Some(file.offset));
+        let read = if blocking { Some(reading.perform()) } else { reading.try_perform().map(Ok) };
+        let Some(read) = read else {
+            file.loading = Loading::Reading;
+            slot.flags |= Flags::READS_FILE;
+            task::queue(lp, None, reading, move |lp, reading, read| {
+                file_read(lp, key, write, reading.output(read));
+            });
+            return Load::Waits;
+        };
+        file.loaded(reading.output(read));
+    }
+    match std::mem::replace(&mut file.loading, Loading::Idle) {
+        Loading::Idle => Load::Loaded,
+        Loading::Reading => {
+            file.loading = Loading::Reading;
+            Load::Waits
+        }
+        Loading::Ended => Load::Ended,
+        Loading::Failed(error) => Load::Failed(error),
+    }
+}
+
+/// A task has read a chunk of a file, whose write may be over.
+fn file_read<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    write: Token,
+    read: (io::Result<usize>, Vec<u8>),
+) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let Some(file) = slot.file_mut(write) else { return };
+    file.loaded(read);
+    slot.flags -= Flags::READS_FILE;
+    write::ready(lp, key);
+    arm::update_or_fail(lp, key);
 }

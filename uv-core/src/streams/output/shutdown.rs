@@ -5,7 +5,9 @@ use std::io;
 use poll_core::{Backend, Interest, Token};
 
 use crate::storage::InlineFnOnce;
-use crate::streams::{Ended, Flags, Kind, Stream};
+#[cfg(windows)]
+use crate::streams::named_pipe;
+use crate::streams::{self, Ended, Flags, Kind, Stream};
 use crate::{Loop, error};
 
 pub(in crate::streams) fn shutdown<S: Stream, B: Backend>(
@@ -28,65 +30,69 @@ pub(in crate::streams) fn shutdown<S: Stream, B: Backend>(
         rare.shutdown = Some(complete);
     }
     lp.active_requests += 1;
-    lp.schedule_pending(key);
+    streams::schedule_pending(lp, key);
     Ok(())
 }
 
-impl<B: Backend> Loop<B> {
-    /// Shuts the stream down, if that was requested and all writes have called back.
-    pub(in crate::streams) fn drain_stream(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let called_back = slot.done.is_empty() && slot.completed_writes == 0;
-        let busy = slot.batch.is_some() || !slot.writes.is_empty() || !called_back;
-        if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
-            return;
-        }
-        let Some(socket) = &slot.socket else {
-            // A close calls back itself; otherwise no address could be connected to.
-            let closing = slot.base.is_closing();
-            return if !closing {
-                self.complete_shutdown(key, Err(error::not_connected()))
-            };
-        };
-        let result = match slot.kind {
-            #[cfg(windows)]
-            Kind::Pipe if slot.flags.contains(Flags::READABLE) => return self.shutdown_pipe(key),
-            Kind::Pipe if !socket.is_socket() => self.end_one_way(key),
-            _ => socket.shutdown_write(),
-        };
-        self.complete_shutdown(key, result);
+/// Shuts the stream down, if that was requested and all writes have called back.
+pub(in crate::streams) fn drain<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let called_back = slot.done.is_empty() && slot.completed_writes == 0;
+    let busy = slot.batch.is_some() || !slot.writes.is_empty() || !called_back;
+    if !slot.flags.contains(Flags::SHUTTING) || slot.flags.contains(Flags::CONNECTING) || busy {
+        return;
     }
-
-    /// A pipe that is no socket, and that is only written, ends by being closed.
-    fn end_one_way(&mut self, key: Token) -> io::Result<()> {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return Ok(()) };
-        if slot.flags.contains(Flags::READABLE) {
-            let why = "read and written by one descriptor that is no socket: close the handle";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-        }
-        slot.armed = Interest::NONE;
-        let (source, socket) = (slot.source.take(), slot.socket.take());
-        if let Some(source) = source {
-            self.unwatch(source);
-        }
+    let Some(socket) = &slot.socket else {
+        // A close calls back itself; otherwise no address could be connected to.
+        let closing = slot.base.is_closing();
+        return if !closing {
+            complete(lp, key, Err(error::not_connected()))
+        };
+    };
+    let result = match slot.kind {
         #[cfg(windows)]
-        let socket = self.abandon_pipe(socket);
-        drop(socket);
-        Ok(())
-    }
+        Kind::Pipe if slot.flags.contains(Flags::READABLE) => {
+            return named_pipe::shutdown(lp, key);
+        }
+        Kind::Pipe if !socket.is_socket() => end_one_way(lp, key),
+        _ => socket.shutdown_write(),
+    };
+    complete(lp, key, result);
+}
 
-    pub(in crate::streams) fn complete_shutdown(&mut self, key: Token, result: io::Result<()>) {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        slot.flags -= Flags::SHUTTING;
-        let callback = slot.rare.as_mut().and_then(|rare| rare.shutdown.take());
-        let Some(callback) = callback else { return };
-        self.streams.release_rare_state(key);
-        self.active_requests -= 1;
-        self.guarded(key, Loop::schedule_pending, |lp| callback.call(lp, (key, result)));
+/// A pipe that is no socket, and that is only written, ends by being closed.
+fn end_one_way<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<()> {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return Ok(()) };
+    if slot.flags.contains(Flags::READABLE) {
+        let why = "read and written by one descriptor that is no socket: close the handle";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     }
+    slot.armed = Interest::NONE;
+    let (source, socket) = (slot.source.take(), slot.socket.take());
+    if let Some(source) = source {
+        lp.unwatch(source);
+    }
+    #[cfg(windows)]
+    let socket = named_pipe::abandon(lp, socket);
+    drop(socket);
+    Ok(())
+}
 
-    /// The stream is closing.
-    pub(in crate::streams) fn cancel_shutdown(&mut self, key: Token) {
-        self.complete_shutdown(key, Err(error::cancelled()));
-    }
+pub(in crate::streams) fn complete<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    result: io::Result<()>,
+) {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    slot.flags -= Flags::SHUTTING;
+    let callback = slot.rare.as_mut().and_then(|rare| rare.shutdown.take());
+    let Some(callback) = callback else { return };
+    lp.streams.release_rare_state(key);
+    lp.active_requests -= 1;
+    lp.guarded(key, streams::schedule_pending, |lp| callback.call(lp, (key, result)));
+}
+
+/// The stream is closing.
+pub(in crate::streams) fn cancel<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    complete(lp, key, Err(error::cancelled()));
 }

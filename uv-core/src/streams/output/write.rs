@@ -8,8 +8,11 @@ use crate::event_loop::exchange;
 use crate::handles::AnyHandle;
 use crate::storage::IoBuf;
 use crate::streams::buffered_request::BufferedRequest;
+use crate::streams::output::{completed_writes, flush, send_file, shutdown, write_batch};
 use crate::streams::request_queue::{self, IoRequest, State};
-use crate::streams::{Flags, Stream, StreamSlot, uninterrupted};
+use crate::streams::{
+    self, Flags, Stream, StreamSlot, Streams, arm, handle_passing, uninterrupted,
+};
 use crate::sys::Transport;
 use crate::{Loop, error, sys};
 
@@ -62,7 +65,7 @@ impl WriteRequest {
     /// `NotFound` if the callback has run, or is pending because all bytes are written.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<usize> {
-        lp.cancel_transfer(self.0, State::Writing)
+        cancel_transfer(lp, self.0, State::Writing)
     }
 
     /// The number of bytes written so far. In the callback of the write, which is the last moment
@@ -115,11 +118,13 @@ pub(in crate::streams) fn write<S: Stream, B: Backend, T: IoBuf>(
         callback(lp, stream, result, buf);
     };
     let key = stream.stream_key();
-    let tried = lp.write_whole(key, &buf);
+    let tried = write_whole(lp, key, &buf);
     let request = BufferedRequest::writing(buf, complete);
     let write = match tried {
-        Some(Ok(Sent::Whole(written))) => lp.complete_write_later(key, request, written),
-        tried => lp.queue_write(key, request, &[], tried)?,
+        Some(Ok(Sent::Whole(written))) => {
+            completed_writes::complete_later(lp, key, request, written)
+        }
+        tried => queue_write(lp, key, request, &[], tried)?,
     };
     Ok(WriteRequest(write))
 }
@@ -134,12 +139,12 @@ pub(crate) fn write_with_handles<S: Stream, B: Backend, T: IoBuf>(
 ) -> io::Result<WriteRequest> {
     let key = stream.stream_key();
     let size = (0..buf.pieces()).map(|index| buf.piece(index).len()).sum();
-    lp.check_passing(key, handles, size)?;
+    handle_passing::check_passing(lp, key, handles, size)?;
     let complete = move |lp: &mut Loop<B>, key, result, buf| {
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, buf);
     };
-    lp.queue_write(key, BufferedRequest::writing(buf, complete), handles, None).map(WriteRequest)
+    queue_write(lp, key, BufferedRequest::writing(buf, complete), handles, None).map(WriteRequest)
 }
 
 /// The result of a call that sends a buffer.
@@ -186,288 +191,295 @@ impl<B: Backend> StreamSlot<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    /// Sends a buffer of one piece by a call, if no write or callback is before it. `None` if the
-    /// write has to be queued.
-    #[inline]
-    fn write_whole(&self, key: Token, buf: &impl IoBuf) -> Option<io::Result<Sent>> {
-        let slot = self.streams.slots.get(key)?;
-        let socket = slot.idle_writer()?;
-        let bytes = buf.piece(0);
-        let queues = buf.pieces() != 1 || bytes.is_empty() || !slot.done.is_empty();
-        if queues || self.sends_later(slot) {
-            return None;
-        }
-        let sent = send(socket, &[IoSlice::new(bytes)]);
-        Some(sent.map(|sent| match sent == bytes.len() {
-            true => Sent::Whole(sent),
-            false => Sent::Part(sent),
-        }))
-    }
-
-    /// Queues a write. `tried` is the result of a call that has sent some of it.
-    fn queue_write(
-        &mut self,
-        key: Token,
-        request: BufferedRequest<B>,
-        handles: &[AnyHandle],
-        tried: Option<io::Result<Sent>>,
-    ) -> io::Result<Token> {
-        let pieces = request.pieces();
-        self.check_write(key, pieces)?;
-        let later = self.streams.slots.get(key).is_some_and(|slot| self.sends_later(slot));
-        let (slot, transfers) = self.streams.open_with_requests(key)?;
-        let size = (0..pieces).map(|index| request.piece(index).len()).sum();
-        let mut transfer = IoRequest::new(request, key, State::Writing, size);
-
-        let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
-        let idle = !queued && !later && !slot.flags.contains(Flags::CONNECTING);
-        let blocking = slot.flags.contains(Flags::BLOCKING);
-        let mut progress = match (tried, &slot.socket) {
-            (Some(Err(error)), _) if error.kind() != io::ErrorKind::WouldBlock => {
-                Progress::Failed(error)
-            }
-            (Some(tried), socket) => {
-                if let Ok(Sent::Whole(sent) | Sent::Part(sent)) = tried {
-                    advance(&mut transfer, sent);
-                }
-                match socket {
-                    Some(socket) if blocking => push(socket, &mut transfer, true),
-                    _ => Progress::Blocked,
-                }
-            }
-            (None, Some(socket)) if idle && handles.is_empty() => {
-                push(socket, &mut transfer, blocking)
-            }
-            _ => Progress::Blocked,
-        };
-        slot.write_queue_size += transfer.left;
-        let write = transfers.insert(transfer);
-        slot.writes.push(transfers, write);
-        self.active_requests += 1;
-        if let Some(passing) = &mut slot.passing
-            && !handles.is_empty()
-        {
-            passing.queue(write, handles.into());
-            if idle {
-                progress = self.push_first(key, write);
-            }
-        }
-        match progress {
-            Progress::Complete => self.finish_transfer(key, write, None),
-            Progress::Failed(error) | Progress::Refused(error) => {
-                self.finish_transfer(key, write, Some(error));
-            }
-            Progress::Blocked => {
-                if let Err(error) = self.arm_stream(key) {
-                    self.finish_transfer(key, write, Some(error));
-                }
-            }
-        }
-        Ok(write)
-    }
-
-    /// Moves a request from its list to the list of requests that call back. If an operation has
-    /// its buffer, the request is marked and moved when the operation has completed.
-    pub(in crate::streams) fn finish_transfer(
-        &mut self,
-        key: Token,
-        transfer: Token,
-        error: Option<io::Error>,
-    ) {
-        let transfers = &mut self.streams.transfers;
-        let Some(slot) = self.streams.slots.get_mut(key) else { return };
-        let Some(found) = transfers.get_mut(transfer) else { return };
-        if found.is_lent() {
-            found.cancelled = true;
-            return;
-        }
-        match found.state {
-            State::Writing => slot.writes.unlink(transfers, transfer),
-            State::Reading => slot.reads.unlink(transfers, transfer),
-            State::Done => return,
-        }
-        slot.done.push(transfers, transfer);
-        if let Some(transfer) = transfers.get_mut(transfer) {
-            transfer.state = State::Done;
-            transfer.error = error;
-        }
-        if slot.forget_file(transfer) {
-            self.streams.release_rare_state(key);
-        }
-        self.schedule_pending(key);
-    }
-
-    /// Cancels a request. Returns the number of bytes that it has transferred.
-    pub(in crate::streams) fn cancel_transfer(
-        &mut self,
-        transfer: Token,
-        state: State,
-    ) -> io::Result<usize> {
-        let found = self.streams.transfers.get(transfer).filter(|it| it.state == state);
-        let found = found.ok_or_else(error::stale_request)?;
-        let (key, moved, lease) = (found.stream, found.moved, found.is_lent());
-        if lease {
-            self.cancel_lent(key, transfer)?;
-            return Ok(moved);
-        }
-        self.finish_transfer(key, transfer, Some(error::cancelled()));
-        self.rearm_stream(key);
-        Ok(moved)
-    }
-
-    /// Cancels a request whose buffer an operation has, by cancelling the operation.
-    fn cancel_lent(&mut self, key: Token, transfer: Token) -> io::Result<()> {
-        let Some(request) = self.streams.transfers.get_mut(transfer) else { return Ok(()) };
-        if std::mem::replace(&mut request.cancelled, true) {
-            return Err(error::stale_request());
-        }
-        match request.state {
-            State::Reading => self.cancel_input(key),
-            _ => self.cancel_output(key),
-        }
-        Ok(())
-    }
-
-    /// Cancels all queued requests of a stream that is closing, writes before reads.
-    pub(in crate::streams) fn cancel_transfers(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        let (writes, reads) = (slot.writes.first(), slot.reads.first());
-        self.finish_all(key, writes, error::cancelled);
-        self.finish_all(key, reads, error::cancelled);
-    }
-
-    /// Finishes a request and all requests behind it in its list.
-    fn finish_all(&mut self, key: Token, first: Option<Token>, error: impl Fn() -> io::Error) {
-        let mut next = first;
-        while let Some(transfer) = next
-            && let Some(found) = self.streams.transfers.get(transfer)
-        {
-            next = found.next();
-            self.finish_transfer(key, transfer, Some(error()));
-        }
-    }
-
-    /// Finishes all queued writes with an error.
-    pub(in crate::streams) fn fail_writes(&mut self, key: Token, error: impl Fn() -> io::Error) {
-        let first = self.streams.slots.get(key).and_then(|slot| slot.writes.first());
-        self.finish_all(key, first, error);
-    }
-
-    /// Handles a writable event.
-    pub(in crate::streams) fn write_ready(&mut self, key: Token) {
-        self.push_writes(key);
-        self.complete_requests(key);
-        self.drain_stream(key);
-    }
-
-    /// Writes as many bytes as the kernel takes, unless an operation is writing.
-    pub(in crate::streams) fn push_writes(&mut self, key: Token) {
-        let busy = self.streams.slots.get(key).is_none_or(|slot| slot.output.is_some());
-        if busy || !self.push_batch(key) {
-            return;
-        }
-        for _ in 0..WRITES_PER_EVENT {
-            let Some(slot) = self.streams.slots.get(key) else { return };
-            if slot.flags.contains(Flags::CONNECTING) {
-                return;
-            }
-            let Some(write) = slot.writes.first() else { break };
-            let progress = self.push_first(key, write);
-            match progress {
-                Progress::Complete => self.finish_transfer(key, write, None),
-                Progress::Blocked => break,
-                Progress::Refused(error) => self.finish_transfer(key, write, Some(error)),
-                Progress::Failed(error) => {
-                    self.writing_failed(key, write, error);
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Fails a write and all writes behind it, which would otherwise follow a partial write.
-    pub(in crate::streams) fn writing_failed(
-        &mut self,
-        key: Token,
-        write: Token,
-        error: io::Error,
-    ) {
-        let behind = error::same(&error);
-        self.finish_transfer(key, write, Some(error));
-        self.fail_writes(key, || error::same(&behind));
-    }
-
-    /// Writes as many bytes of the first write as the kernel takes.
-    fn push_first(&mut self, key: Token, write: Token) -> Progress {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return Progress::Blocked };
-        if slot.is_file(write) {
-            return self.push_file(key, write);
-        }
-        let Some(transfer) = self.streams.transfers.get_mut(write) else {
-            return Progress::Blocked;
-        };
-        let Some(socket) = &slot.socket else { return Progress::Blocked };
-        let before = transfer.left;
-        if slot.passing.is_none() {
-            let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
-            slot.write_queue_size -= before - transfer.left;
-            return progress;
-        }
-        let progress = self.push_with_handles(key, write);
-        if let Some(slot) = self.streams.slots.get_mut(key)
-            && let Some(transfer) = self.streams.transfers.get(write)
-        {
-            slot.write_queue_size -= before - transfer.left;
-        }
-        progress
-    }
-
-    /// Calls back for the requests that are done.
-    pub(in crate::streams) fn complete_requests(&mut self, key: Token) {
-        let Some(slot) = self.streams.slots.get(key) else { return };
-        // Requests that the callbacks below finish wait for the next pending phase.
-        let Some(last) = slot.done.last() else { return };
-        if slot.completed_writes > 0 {
-            // These are before it. The pending phase calls back for them first.
-            return self.schedule_pending(key);
-        }
-        loop {
-            let Some(slot) = self.streams.slots.get_mut(key) else { return exchange::note() };
-            let Some(first) = slot.done.first() else { return };
-            slot.done.unlink(&mut self.streams.transfers, first);
-            let transfer = request_queue::remove(&mut self.streams.transfers, first);
-            let Some(mut transfer) = transfer else { return };
-            slot.write_queue_size -= transfer.left;
-            self.active_requests -= 1;
-            let result = transfer.error.take().map_or(Ok(transfer.moved), Err);
-            self.streams.reported_write = Some((first, transfer.moved));
-            let request = transfer.into_stored();
-            // If the callback panics, the rest calls back in the next pending phase.
-            self.guarded(key, Loop::schedule_pending, |lp| request.complete(lp, key, result));
-            self.streams.reported_write = None;
-            if first == last {
-                return;
-            }
-        }
-    }
-
-    /// Writes without queueing. Returns the number of bytes written.
-    #[inline]
-    pub(in crate::streams) fn try_write(
-        &self,
-        key: Token,
-        bufs: &[IoSlice<'_>],
-    ) -> io::Result<usize> {
-        send(self.idle_writer(key)?, &bufs[..bufs.len().min(MAX_PIECES)])
-    }
-
+impl<B: Backend> Streams<B> {
     /// The socket of a writable stream with no queued writes.
     #[inline]
     pub(in crate::streams) fn idle_writer(&self, key: Token) -> io::Result<&Transport> {
-        let slot = self.streams.slots.get(key).ok_or_else(error::stale)?;
+        let slot = self.slots.get(key).ok_or_else(error::stale)?;
         slot.idle_writer().ok_or_else(|| slot.write_error())
     }
+}
+
+/// Sends a buffer of one piece by a call, if no write or callback is before it. `None` if the
+/// write has to be queued.
+#[inline]
+fn write_whole<B: Backend>(lp: &Loop<B>, key: Token, buf: &impl IoBuf) -> Option<io::Result<Sent>> {
+    let slot = lp.streams.slots.get(key)?;
+    let socket = slot.idle_writer()?;
+    let bytes = buf.piece(0);
+    let queues = buf.pieces() != 1 || bytes.is_empty() || !slot.done.is_empty();
+    if queues || flush::sends_later(lp, slot) {
+        return None;
+    }
+    let sent = send(socket, &[IoSlice::new(bytes)]);
+    Some(sent.map(|sent| match sent == bytes.len() {
+        true => Sent::Whole(sent),
+        false => Sent::Part(sent),
+    }))
+}
+
+/// Queues a write. `tried` is the result of a call that has sent some of it.
+fn queue_write<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    request: BufferedRequest<B>,
+    handles: &[AnyHandle],
+    tried: Option<io::Result<Sent>>,
+) -> io::Result<Token> {
+    let pieces = request.pieces();
+    lp.streams.check_write(key, pieces)?;
+    let later = lp.streams.slots.get(key).is_some_and(|slot| flush::sends_later(lp, slot));
+    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    let size = (0..pieces).map(|index| request.piece(index).len()).sum();
+    let mut transfer = IoRequest::new(request, key, State::Writing, size);
+
+    let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
+    let idle = !queued && !later && !slot.flags.contains(Flags::CONNECTING);
+    let blocking = slot.flags.contains(Flags::BLOCKING);
+    let mut progress = match (tried, &slot.socket) {
+        (Some(Err(error)), _) if error.kind() != io::ErrorKind::WouldBlock => {
+            Progress::Failed(error)
+        }
+        (Some(tried), socket) => {
+            if let Ok(Sent::Whole(sent) | Sent::Part(sent)) = tried {
+                advance(&mut transfer, sent);
+            }
+            match socket {
+                Some(socket) if blocking => push(socket, &mut transfer, true),
+                _ => Progress::Blocked,
+            }
+        }
+        (None, Some(socket)) if idle && handles.is_empty() => push(socket, &mut transfer, blocking),
+        _ => Progress::Blocked,
+    };
+    slot.write_queue_size += transfer.left;
+    let write = transfers.insert(transfer);
+    slot.writes.push(transfers, write);
+    lp.active_requests += 1;
+    if let Some(passing) = &mut slot.passing
+        && !handles.is_empty()
+    {
+        passing.queue(write, handles.into());
+        if idle {
+            progress = push_first(lp, key, write);
+        }
+    }
+    match progress {
+        Progress::Complete => finish_transfer(lp, key, write, None),
+        Progress::Failed(error) | Progress::Refused(error) => {
+            finish_transfer(lp, key, write, Some(error));
+        }
+        Progress::Blocked => {
+            if let Err(error) = arm::update(lp, key) {
+                finish_transfer(lp, key, write, Some(error));
+            }
+        }
+    }
+    Ok(write)
+}
+
+/// Moves a request from its list to the list of requests that call back. If an operation has
+/// its buffer, the request is marked and moved when the operation has completed.
+pub(in crate::streams) fn finish_transfer<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    transfer: Token,
+    error: Option<io::Error>,
+) {
+    let transfers = &mut lp.streams.transfers;
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return };
+    let Some(found) = transfers.get_mut(transfer) else { return };
+    if found.is_lent() {
+        found.cancelled = true;
+        return;
+    }
+    match found.state {
+        State::Writing => slot.writes.unlink(transfers, transfer),
+        State::Reading => slot.reads.unlink(transfers, transfer),
+        State::Done => return,
+    }
+    slot.done.push(transfers, transfer);
+    if let Some(transfer) = transfers.get_mut(transfer) {
+        transfer.state = State::Done;
+        transfer.error = error;
+    }
+    if slot.forget_file(transfer) {
+        lp.streams.release_rare_state(key);
+    }
+    streams::schedule_pending(lp, key);
+}
+
+/// Cancels a request. Returns the number of bytes that it has transferred.
+pub(in crate::streams) fn cancel_transfer<B: Backend>(
+    lp: &mut Loop<B>,
+    transfer: Token,
+    state: State,
+) -> io::Result<usize> {
+    let found = lp.streams.transfers.get(transfer).filter(|it| it.state == state);
+    let found = found.ok_or_else(error::stale_request)?;
+    let (key, moved, lease) = (found.stream, found.moved, found.is_lent());
+    if lease {
+        cancel_lent(lp, key, transfer)?;
+        return Ok(moved);
+    }
+    finish_transfer(lp, key, transfer, Some(error::cancelled()));
+    arm::update_or_fail(lp, key);
+    Ok(moved)
+}
+
+/// Cancels a request whose buffer an operation has, by cancelling the operation.
+fn cancel_lent<B: Backend>(lp: &mut Loop<B>, key: Token, transfer: Token) -> io::Result<()> {
+    let Some(request) = lp.streams.transfers.get_mut(transfer) else { return Ok(()) };
+    if std::mem::replace(&mut request.cancelled, true) {
+        return Err(error::stale_request());
+    }
+    match request.state {
+        State::Reading => lp.streams.cancel_input(&mut lp.backend, key),
+        _ => lp.streams.cancel_output(&mut lp.backend, key),
+    }
+    Ok(())
+}
+
+/// Cancels all queued requests of a stream that is closing, writes before reads.
+pub(in crate::streams) fn cancel_transfers<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get(key) else { return };
+    let (writes, reads) = (slot.writes.first(), slot.reads.first());
+    finish_all(lp, key, writes, error::cancelled);
+    finish_all(lp, key, reads, error::cancelled);
+}
+
+/// Finishes a request and all requests behind it in its list.
+fn finish_all<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    first: Option<Token>,
+    error: impl Fn() -> io::Error,
+) {
+    let mut next = first;
+    while let Some(transfer) = next
+        && let Some(found) = lp.streams.transfers.get(transfer)
+    {
+        next = found.next();
+        finish_transfer(lp, key, transfer, Some(error()));
+    }
+}
+
+/// Finishes all queued writes with an error.
+pub(in crate::streams) fn fail_writes<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    error: impl Fn() -> io::Error,
+) {
+    let first = lp.streams.slots.get(key).and_then(|slot| slot.writes.first());
+    finish_all(lp, key, first, error);
+}
+
+/// Handles a writable event.
+pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    push_writes(lp, key);
+    complete_requests(lp, key);
+    shutdown::drain(lp, key);
+}
+
+/// Writes as many bytes as the kernel takes, unless an operation is writing.
+pub(in crate::streams) fn push_writes<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let busy = lp.streams.slots.get(key).is_none_or(|slot| slot.output.is_some());
+    if busy || !write_batch::push(lp, key) {
+        return;
+    }
+    for _ in 0..WRITES_PER_EVENT {
+        let Some(slot) = lp.streams.slots.get(key) else { return };
+        if slot.flags.contains(Flags::CONNECTING) {
+            return;
+        }
+        let Some(write) = slot.writes.first() else { break };
+        let progress = push_first(lp, key, write);
+        match progress {
+            Progress::Complete => finish_transfer(lp, key, write, None),
+            Progress::Blocked => break,
+            Progress::Refused(error) => finish_transfer(lp, key, write, Some(error)),
+            Progress::Failed(error) => {
+                writing_failed(lp, key, write, error);
+                break;
+            }
+        }
+    }
+}
+
+/// Fails a write and all writes behind it, which would otherwise follow a partial write.
+pub(in crate::streams) fn writing_failed<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    write: Token,
+    error: io::Error,
+) {
+    let behind = error::same(&error);
+    finish_transfer(lp, key, write, Some(error));
+    fail_writes(lp, key, || error::same(&behind));
+}
+
+/// Writes as many bytes of the first write as the kernel takes.
+fn push_first<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) -> Progress {
+    let Some(slot) = lp.streams.slots.get_mut(key) else { return Progress::Blocked };
+    if slot.is_file(write) {
+        return send_file::push_file(lp, key, write);
+    }
+    let Some(transfer) = lp.streams.transfers.get_mut(write) else {
+        return Progress::Blocked;
+    };
+    let Some(socket) = &slot.socket else { return Progress::Blocked };
+    let before = transfer.left;
+    if slot.passing.is_none() {
+        let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
+        slot.write_queue_size -= before - transfer.left;
+        return progress;
+    }
+    let progress = handle_passing::push_with_handles(lp, key, write);
+    if let Some(slot) = lp.streams.slots.get_mut(key)
+        && let Some(transfer) = lp.streams.transfers.get(write)
+    {
+        slot.write_queue_size -= before - transfer.left;
+    }
+    progress
+}
+
+/// Calls back for the requests that are done.
+pub(in crate::streams) fn complete_requests<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let Some(slot) = lp.streams.slots.get(key) else { return };
+    // Requests that the callbacks below finish wait for the next pending phase.
+    let Some(last) = slot.done.last() else { return };
+    if slot.completed_writes > 0 {
+        // These are before it. The pending phase calls back for them first.
+        return streams::schedule_pending(lp, key);
+    }
+    loop {
+        let Some(slot) = lp.streams.slots.get_mut(key) else { return exchange::note() };
+        let Some(first) = slot.done.first() else { return };
+        slot.done.unlink(&mut lp.streams.transfers, first);
+        let transfer = request_queue::remove(&mut lp.streams.transfers, first);
+        let Some(mut transfer) = transfer else { return };
+        slot.write_queue_size -= transfer.left;
+        lp.active_requests -= 1;
+        let result = transfer.error.take().map_or(Ok(transfer.moved), Err);
+        lp.streams.reported_write = Some((first, transfer.moved));
+        let request = transfer.into_stored();
+        // If the callback panics, the rest calls back in the next pending phase.
+        lp.guarded(key, streams::schedule_pending, |lp| request.complete(lp, key, result));
+        lp.streams.reported_write = None;
+        if first == last {
+            return;
+        }
+    }
+}
+
+/// Writes without queueing. Returns the number of bytes written.
+#[inline]
+pub(in crate::streams) fn try_write<B: Backend>(
+    lp: &Loop<B>,
+    key: Token,
+    bufs: &[IoSlice<'_>],
+) -> io::Result<usize> {
+    send(lp.streams.idle_writer(key)?, &bufs[..bufs.len().min(MAX_PIECES)])
 }
 
 /// Writes as many bytes as the kernel takes.

@@ -9,7 +9,8 @@ use poll_core::{Backend, Token};
 
 use super::write::send;
 use crate::event_loop::{Done, OpSet};
-use crate::streams::{Flags, Streams, open};
+use crate::streams::output::{flush, shutdown, write};
+use crate::streams::{self, Flags, Streams, arm, open, submit};
 use crate::{Loop, error, sys};
 
 /// The maximum of memory that is kept for later batches.
@@ -78,137 +79,10 @@ impl<B: Backend> Streams<B> {
     }
 }
 
-impl<B: Backend> Loop<B> {
-    #[inline]
-    pub(in crate::streams) fn write_coalesced(
-        &mut self,
-        key: Token,
-        bytes: &[u8],
-    ) -> io::Result<usize> {
-        if self.operations.performs(OpSet::SEND)
-            && let Some(most) = sys::COALESCE_MAX
-            && (1..=most).contains(&bytes.len())
-            && self.streams.slots.get(key).is_some_and(|slot| self.sends_later(slot))
-        {
-            return self.add_to_batch(key, bytes, most);
-        }
-        self.try_write(key, &[IoSlice::new(bytes)])
-    }
-
-    fn add_to_batch(&mut self, key: Token, bytes: &[u8], most: usize) -> io::Result<usize> {
-        let Streams { slots, spare, .. } = &mut self.streams;
-        let slot = open(slots, key)?;
-        if !slot.flags.contains(Flags::WRITABLE) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-        let waits = slot.flags.contains(Flags::CONNECTING)
-            || slot.output.is_some()
-            || !slot.writes.is_empty()
-            || slot.write_queue_size + bytes.len() > most;
-        if waits {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        if slot.batch.is_none() {
-            self.active_requests += 1;
-        }
-        let batch = slot.batch.get_or_insert_with(|| spare.take());
-        batch.bytes.extend_from_slice(bytes);
-        slot.write_queue_size += bytes.len();
-        self.queue_flush(key);
-        Ok(bytes.len())
-    }
-
-    /// Sends the batch of a stream, if it has one: false if it has none.
-    pub(in crate::streams) fn start_batch(&mut self, key: Token) -> bool {
-        let Some(slot) = self.streams.slots.get(key) else { return false };
-        if slot.batch.is_none() || slot.socket.is_none() {
-            return false;
-        }
-        if slot.output.is_some() || slot.base.is_closing() {
-            return true;
-        }
-        match (self.submit_batch(key), self.streams.slots.get_mut(key)) {
-            (Some(Ok(flight)), Some(slot)) => slot.output = Some(flight),
-            _ => {
-                // This loop waits for write readiness from now on.
-                self.operations.disable_op(OpSet::SEND);
-                self.rearm_stream(key);
-            }
-        }
-        true
-    }
-
-    /// The operation that sends a batch is over. True if a callback may have run.
-    pub(in crate::streams) fn batch_done(&mut self, key: Token, done: Done) -> bool {
-        let whole = self.batch_moved(key, done.result.unwrap_or(0));
-        let error = done.result.err().filter(|code| !sys::is_transient(*code));
-        if whole || error.is_some() {
-            self.end_batch(key);
-        }
-        if let Some(code) = error {
-            self.fail_writes(key, || io::Error::from_raw_os_error(code));
-        }
-        let Some(slot) = self.streams.slots.get(key) else { return false };
-        if slot.base.is_closing() {
-            self.end_batch(key);
-            self.flight_ended(key);
-            return false;
-        }
-        let sent = slot.batch.is_none() && slot.writes.is_empty();
-        let calls = !slot.done.is_empty() || (sent && slot.flags.contains(Flags::SHUTTING));
-        // Mostly the batch was all. A part of it calls nothing back.
-        if calls || !sent {
-            self.complete_requests(key);
-            self.drain_stream(key);
-            self.rearm_stream(key);
-        }
-        calls
-    }
-
-    /// Sends a batch by a call of its own, as far as it goes: the operation would complete
-    /// immediately, and the loop would have to wait once more.
-    pub(in crate::streams) fn send_batch_by_call(&mut self, key: Token) {
-        let has_batch = self
-            .streams
-            .slots
-            .get(key)
-            .is_some_and(|slot| slot.batch.is_some() && slot.output.is_none());
-        if has_batch && self.push_batch(key) {
-            let Some(slot) = self.streams.slots.get(key) else { return };
-            if slot.flags.contains(Flags::SHUTTING) {
-                self.schedule_pending(key);
-            }
-        }
-    }
-
-    /// Writes what can be written of a batch now; false if some of it is left.
-    pub(in crate::streams) fn push_batch(&mut self, key: Token) -> bool {
-        while let Some(slot) = self.streams.slots.get(key)
-            && let (Some(batch), Some(socket)) = (&slot.batch, &slot.socket)
-        {
-            if batch.lease {
-                return false;
-            }
-            match send(socket, &[IoSlice::new(&batch.bytes[batch.sent..])]) {
-                Ok(sent) => {
-                    if self.batch_moved(key, sent) {
-                        self.end_batch(key);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error) => {
-                    self.end_batch(key);
-                    self.fail_writes(key, || error::same(&error));
-                    return true;
-                }
-            }
-        }
-        true
-    }
-
+impl<B: Backend> Streams<B> {
     /// So many bytes have left. True if those were the last.
     fn batch_moved(&mut self, key: Token, sent: usize) -> bool {
-        let Some(slot) = self.streams.slots.get_mut(key) else { return false };
+        let Some(slot) = self.slots.get_mut(key) else { return false };
         let Some(batch) = &mut slot.batch else { return false };
         let sent = sent.min(batch.bytes.len() - batch.sent);
         batch.sent += sent;
@@ -217,13 +91,142 @@ impl<B: Backend> Loop<B> {
     }
 
     /// A batch is over, whether it has left or not. One that an operation has stays.
-    pub(in crate::streams) fn end_batch(&mut self, key: Token) {
-        if let Some(slot) = self.streams.slots.get_mut(key)
+    pub(in crate::streams) fn end_batch(&mut self, requests: &mut usize, key: Token) {
+        if let Some(slot) = self.slots.get_mut(key)
             && let Some(batch) = slot.batch.take_if(|batch| !batch.lease)
         {
             slot.write_queue_size -= batch.bytes.len() - batch.sent;
-            self.active_requests -= 1;
-            self.streams.spare.keep(batch);
+            *requests -= 1;
+            self.spare.keep(batch);
         }
     }
+}
+
+#[inline]
+pub(in crate::streams) fn write_coalesced<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    bytes: &[u8],
+) -> io::Result<usize> {
+    if lp.operations.performs(OpSet::SEND)
+        && let Some(most) = sys::COALESCE_MAX
+        && (1..=most).contains(&bytes.len())
+        && lp.streams.slots.get(key).is_some_and(|slot| flush::sends_later(lp, slot))
+    {
+        return add_to_batch(lp, key, bytes, most);
+    }
+    write::try_write(lp, key, &[IoSlice::new(bytes)])
+}
+
+fn add_to_batch<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    bytes: &[u8],
+    most: usize,
+) -> io::Result<usize> {
+    let Streams { slots, spare, .. } = &mut lp.streams;
+    let slot = open(slots, key)?;
+    if !slot.flags.contains(Flags::WRITABLE) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    let waits = slot.flags.contains(Flags::CONNECTING)
+        || slot.output.is_some()
+        || !slot.writes.is_empty()
+        || slot.write_queue_size + bytes.len() > most;
+    if waits {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    if slot.batch.is_none() {
+        lp.active_requests += 1;
+    }
+    let batch = slot.batch.get_or_insert_with(|| spare.take());
+    batch.bytes.extend_from_slice(bytes);
+    slot.write_queue_size += bytes.len();
+    lp.streams.queue_flush(key);
+    Ok(bytes.len())
+}
+
+/// Sends the batch of a stream, if it has one: false if it has none.
+pub(in crate::streams) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+    let Some(slot) = lp.streams.slots.get(key) else { return false };
+    if slot.batch.is_none() || slot.socket.is_none() {
+        return false;
+    }
+    if slot.output.is_some() || slot.base.is_closing() {
+        return true;
+    }
+    match (submit::batch(lp, key), lp.streams.slots.get_mut(key)) {
+        (Some(Ok(flight)), Some(slot)) => slot.output = Some(flight),
+        _ => {
+            // This loop waits for write readiness from now on.
+            lp.operations.disable_op(OpSet::SEND);
+            arm::update_or_fail(lp, key);
+        }
+    }
+    true
+}
+
+/// The operation that sends a batch is over. True if a callback may have run.
+pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
+    let whole = lp.streams.batch_moved(key, done.result.unwrap_or(0));
+    let error = done.result.err().filter(|code| !sys::is_transient(*code));
+    if whole || error.is_some() {
+        lp.streams.end_batch(&mut lp.active_requests, key);
+    }
+    if let Some(code) = error {
+        write::fail_writes(lp, key, || io::Error::from_raw_os_error(code));
+    }
+    let Some(slot) = lp.streams.slots.get(key) else { return false };
+    if slot.base.is_closing() {
+        lp.streams.end_batch(&mut lp.active_requests, key);
+        arm::flight_ended(lp, key);
+        return false;
+    }
+    let sent = slot.batch.is_none() && slot.writes.is_empty();
+    let calls = !slot.done.is_empty() || (sent && slot.flags.contains(Flags::SHUTTING));
+    // Mostly the batch was all. A part of it calls nothing back.
+    if calls || !sent {
+        write::complete_requests(lp, key);
+        shutdown::drain(lp, key);
+        arm::update_or_fail(lp, key);
+    }
+    calls
+}
+
+/// Sends a batch by a call of its own, as far as it goes: the operation would complete
+/// immediately, and the loop would have to wait once more.
+pub(in crate::streams) fn send_by_call<B: Backend>(lp: &mut Loop<B>, key: Token) {
+    let has_batch =
+        lp.streams.slots.get(key).is_some_and(|slot| slot.batch.is_some() && slot.output.is_none());
+    if has_batch && push(lp, key) {
+        let Some(slot) = lp.streams.slots.get(key) else { return };
+        if slot.flags.contains(Flags::SHUTTING) {
+            streams::schedule_pending(lp, key);
+        }
+    }
+}
+
+/// Writes what can be written of a batch now; false if some of it is left.
+pub(in crate::streams) fn push<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+    while let Some(slot) = lp.streams.slots.get(key)
+        && let (Some(batch), Some(socket)) = (&slot.batch, &slot.socket)
+    {
+        if batch.lease {
+            return false;
+        }
+        match send(socket, &[IoSlice::new(&batch.bytes[batch.sent..])]) {
+            Ok(sent) => {
+                if lp.streams.batch_moved(key, sent) {
+                    lp.streams.end_batch(&mut lp.active_requests, key);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) => {
+                lp.streams.end_batch(&mut lp.active_requests, key);
+                write::fail_writes(lp, key, || error::same(&error));
+                return true;
+            }
+        }
+    }
+    true
 }
