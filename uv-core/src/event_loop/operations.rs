@@ -327,6 +327,7 @@ impl<B: Backend> Loop<B> {
 
 impl<B: Backend> Operations<B> {
     /// The last operation of a handle that is closing has ended: nothing holds it any more.
+    #[inline]
     pub(crate) fn finish_deferred_close(
         &mut self,
         closing: &mut Vec<Closing<B>>,
@@ -336,6 +337,7 @@ impl<B: Backend> Operations<B> {
         closing.extend(deferred.and_then(|deferred| deferred.closing));
     }
 
+    #[inline]
     fn end(&mut self, token: Token) {
         if let Some(Operation { gather: Some(gather), .. }) = self.flights.remove(token) {
             self.spare.push(gather);

@@ -13,6 +13,7 @@ use crate::storage::InlineFnOnce;
 use crate::{Loop, error, sys};
 
 /// Starts a task; calls `done` with the task and its result when it is complete.
+#[inline]
 pub(crate) fn queue<B: Backend, A: Task>(
     lp: &mut Loop<B>,
     pool: Option<&Pool>,
@@ -69,6 +70,7 @@ fn complete_later<B: Backend>(lp: &mut Loop<B>, job: Job) {
 }
 
 /// Submits the pending tasks to the backend, before it waits.
+#[inline]
 pub(crate) fn submit_lent<B: Backend>(lp: &mut Loop<B>) {
     if !lp.works.has_lent() {
         return;
@@ -104,6 +106,7 @@ pub(crate) fn submit_lent<B: Backend>(lp: &mut Loop<B>) {
 }
 
 /// Handles the completion of an operation of a task. True if a callback ran.
+#[inline]
 pub(crate) fn done<B: Backend>(
     lp: &mut Loop<B>,
     request: Token,

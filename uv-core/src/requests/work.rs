@@ -260,6 +260,7 @@ impl<B: Backend> Loop<B> {
 
 impl<B: Backend> Works<B> {
     /// The pool of this loop.
+    #[inline]
     pub(crate) fn pool(&mut self) -> io::Result<&Pool> {
         match &mut self.pool {
             Some(pool) => Ok(pool),
@@ -268,6 +269,7 @@ impl<B: Backend> Works<B> {
     }
 
     /// Inserts a request; returns it and its job, to be submitted to a pool.
+    #[inline]
     fn prepare<T: Send + 'static>(
         &mut self,
         kind: WorkKind,
@@ -294,6 +296,7 @@ impl<B: Backend> Works<B> {
         (WorkRequest(request), job)
     }
 
+    #[inline]
     pub(super) fn reuse(&mut self, job: Job) {
         if job.release_from_loop() {
             self.spare.push(job);
@@ -301,6 +304,7 @@ impl<B: Backend> Works<B> {
     }
 
     /// Collects the completed jobs, whose callbacks [`run_ended`] runs.
+    #[inline]
     pub(crate) fn collect_ended(&mut self) {
         let from = self.completed.len();
         self.completions.take(&mut self.completed);
@@ -344,6 +348,7 @@ pub(crate) fn queue_request<B: Backend, T: Send + 'static>(
 }
 
 /// Runs the callbacks of the [collected](Works::collect_ended) jobs; returns their number.
+#[inline]
 pub(crate) fn run_ended<B: Backend>(lp: &mut Loop<B>) -> usize {
     let count = lp.works.completed.len();
     while let Some(job) = lp.works.completed.pop() {

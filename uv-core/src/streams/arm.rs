@@ -66,6 +66,7 @@ impl<B: Backend> StreamSlot<B> {
 
 impl<B: Backend> Streams<B> {
     /// True if operations have memory of the stream.
+    #[inline]
     pub(crate) fn has_flights(&self, key: Token) -> bool {
         let slot = self.slots.get(key);
         slot.is_some_and(|slot| slot.input.is_some() || slot.output.is_some())
@@ -74,6 +75,7 @@ impl<B: Backend> Streams<B> {
 
 /// Updates the backend with what the stream now waits for, if that has changed. Registers the
 /// socket the first time it waits for it to be ready.
+#[inline]
 pub(super) fn update<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<()> {
     let Some(slot) = lp.streams.slots.get(key) else {
         exchange::note();
@@ -156,6 +158,7 @@ fn arming_failed<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
 }
 
 /// If the stream is closing and this was its last operation, nothing holds it any more.
+#[inline]
 pub(super) fn flight_ended<B: Backend>(lp: &mut Loop<B>, key: Token) {
     output::held_send::detach(lp, key);
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
@@ -168,6 +171,7 @@ pub(super) fn flight_ended<B: Backend>(lp: &mut Loop<B>, key: Token) {
 }
 
 /// A send has its result, and the kernel still holds its memory.
+#[inline]
 pub(crate) fn send_held<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if lp.streams.slots.get(key).is_some_and(|slot| slot.base.is_closing()) {
         flight_ended(lp, key);

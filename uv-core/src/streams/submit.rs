@@ -16,6 +16,7 @@ use crate::streams::output;
 use crate::{Loop, sys};
 
 /// Accepts or receives. `None` if there is no socket, or no memory to receive into.
+#[inline]
 pub(super) fn input<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
@@ -40,6 +41,7 @@ pub(super) fn input<B: Backend>(
 }
 
 /// Sends the batch of a stream. `None` if there is no batch or no socket.
+#[inline]
 pub(super) fn batch<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Result<InFlight>> {
     let slot = lp.streams.slots.get_mut(key)?;
     let source = RawSource::of(&**slot.socket.as_ref()?);
@@ -58,6 +60,7 @@ pub(super) fn batch<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Resu
 
 /// Sends the first queued writes, as many as one operation takes. `None` if there is no byte to
 /// send or no socket.
+#[inline]
 pub(super) fn writes<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Result<InFlight>> {
     let slot = lp.streams.slots.get(key)?;
     let socket = slot.socket.as_ref()?;

@@ -52,6 +52,7 @@ impl<B: Backend> Udps<B> {
 }
 
 /// Starts or cancels the receive operation, and updates the registered interest.
+#[inline]
 pub(super) fn update<B: Backend>(lp: &mut Loop<B>, udp: Udp) -> io::Result<()> {
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return Ok(()) };
     if slot.wants_input() {
@@ -107,6 +108,7 @@ fn start_receiving<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Handles a completion of the receive operation. True if a callback ran.
+#[inline]
 pub(crate) fn input_done<B: Backend>(lp: &mut Loop<B>, udp: Udp, done: Done) -> bool {
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return false };
     if !done.more {
@@ -163,6 +165,7 @@ fn deliver_held_or_cancel<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Finishes a deferred close after the last operation in flight has completed.
+#[inline]
 pub(super) fn flight_ended<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
     if slot.base.is_closing() && !slot.has_flights() {

@@ -27,6 +27,7 @@ impl<B: Backend> UdpSlot<B> {
 
 impl<B: Backend> Udps<B> {
     /// Adds a socket to the flush queue, once.
+    #[inline]
     pub(super) fn queue_flush(&mut self, udp: Udp) {
         if let Some(slot) = self.slots.get_mut(udp.0)
             && !std::mem::replace(&mut slot.sends.in_flush_queue, true)
@@ -85,6 +86,7 @@ fn start_send_operation<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Handles the completion of the send operation. True if a callback ran.
+#[inline]
 pub(crate) fn output_done<B: Backend>(lp: &mut Loop<B>, udp: Udp, done: Done) -> bool {
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return false };
     let Some(flight) = slot.sends.flight.take() else { return false };

@@ -489,6 +489,7 @@ fn no_address() -> io::Error {
 
 impl<B: Backend> Udps<B> {
     /// Updates whether the handle is active.
+    #[inline]
     fn update_active(&mut self, active: &mut usize, udp: Udp) {
         if let Some(slot) = self.slots.get_mut(udp.0)
             && !slot.base.is_closing()

@@ -158,6 +158,7 @@ impl Udp {
 
 impl<B: Backend> Udps<B> {
     /// The buffers of the loop for datagrams, to be put back.
+    #[inline]
     pub(super) fn take_datagrams(&mut self) -> Box<Datagrams> {
         self.datagrams.take().unwrap_or_else(Datagrams::new)
     }
@@ -283,6 +284,7 @@ pub(super) fn deliver_reports<B: Backend>(lp: &mut Loop<B>, udp: Udp) -> bool {
 }
 
 /// Calls the receive callback, if the handle receives, or that of the first request.
+#[inline]
 pub(super) fn deliver<B: Backend>(
     lp: &mut Loop<B>,
     udp: Udp,

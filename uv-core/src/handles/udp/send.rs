@@ -312,6 +312,7 @@ fn retry_after<T>(mut error: io::Error, attempt: impl Fn() -> io::Result<T>) -> 
 impl<B: Backend> Udps<B> {
     /// Sends queued datagrams by at most `batches` calls, until the kernel accepts no more. Sends
     /// nothing while the first is in flight.
+    #[inline]
     pub(super) fn send_unsent(&mut self, udp: Udp, batches: usize) {
         let Some(slot) = self.slots.get_mut(udp.0) else { return };
         let Some(socket) = &slot.socket else { return };
@@ -329,6 +330,7 @@ impl<B: Backend> Udps<B> {
     }
 
     /// Queues the sends of this socket until [`uncork`], to send them as a batch.
+    #[inline]
     pub(super) fn cork_sends(&mut self, operations: &Operations<B>, udp: Udp) {
         if let Some(slot) = self.slots.get_mut(udp.0) {
             // Sends by operations are queued until the next poll anyway.
@@ -338,6 +340,7 @@ impl<B: Backend> Udps<B> {
 
     /// Returns true if the caller must schedule the callbacks of completed sends: there are some,
     /// and none of them is being run or scheduled. Marks them as scheduled.
+    #[inline]
     fn claim_send_callbacks(&mut self, udp: Udp) -> bool {
         let Some(slot) = self.slots.get_mut(udp.0) else { return false };
         let Sends { completed, completion_scheduled, completing, .. } = &mut slot.sends;
@@ -346,6 +349,7 @@ impl<B: Backend> Udps<B> {
 }
 
 /// Sends queued datagrams on a writable socket, and runs the callbacks of completed sends.
+#[inline]
 pub(super) fn send_queued<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     lp.udps.send_unsent(udp, BATCHES);
     // If this fails, the socket reports writability that is not needed.
@@ -354,6 +358,7 @@ pub(super) fn send_queued<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Sends the datagrams that were queued since [`Udps::cork_sends`].
+#[inline]
 pub(super) fn uncork<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     flush(lp, udp);
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
@@ -366,6 +371,7 @@ pub(super) fn uncork<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 
 /// Sends datagrams that are only queued to form a batch: the caller is about to change the
 /// socket, which must not affect them.
+#[inline]
 pub(super) fn flush<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     let Some(slot) = lp.udps.slots.get(udp.0) else { return };
     let Sends { is_corked, in_flush_queue, .. } = slot.sends;
@@ -376,6 +382,7 @@ pub(super) fn flush<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Runs the callbacks of completed sends in the next pending phase.
+#[inline]
 pub(super) fn schedule_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     if lp.udps.claim_send_callbacks(udp) {
         lp.defer(move |lp| run_scheduled_callbacks(lp, udp));
@@ -398,6 +405,7 @@ fn run_scheduled_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Runs the callbacks of the sends that have completed so far.
+#[inline]
 pub(crate) fn run_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
     let count = slot.sends.completed.len();

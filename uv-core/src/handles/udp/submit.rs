@@ -17,6 +17,7 @@ use crate::sys;
 use crate::sys::datagrams::{Outgoing, recvmsg_layout};
 
 /// Starts a multishot receive. `None` if there is no socket.
+#[inline]
 pub(super) fn receive<B: Backend>(lp: &mut Loop<B>, udp: Udp) -> Option<io::Result<InFlight>> {
     let op = Op::RecvMsgMulti {
         source: RawSource::of(lp.udps.slots.get(udp.0)?.socket.as_ref()?),
@@ -30,6 +31,7 @@ pub(super) fn receive<B: Backend>(lp: &mut Loop<B>, udp: Udp) -> Option<io::Resu
 
 /// Sends the first unsent datagram: by a plain send if it is `plain` (one piece, no address),
 /// else by a message. `None` if there is no datagram or no socket.
+#[inline]
 pub(super) fn send<B: Backend>(
     lp: &mut Loop<B>,
     udp: Udp,

@@ -315,6 +315,7 @@ fn cancel_accept<B: Backend>(lp: &mut Loop<B>, request: Token) -> io::Result<()>
 }
 
 /// The pending phase: reports the error of a registration, and cancelled requests.
+#[inline]
 pub(in crate::streams) fn report_accepts<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(listener) = lp.streams.listener(key) else { return };
     // Those that the callbacks cancel wait for the next pending phase.
@@ -343,6 +344,7 @@ pub(in crate::streams) fn fail_later<B: Backend>(lp: &mut Loop<B>, key: Token, e
 ///
 /// An iteration with many events may fill the next batch without the listener, and an accept
 /// that finds no connection is cheap beside them. So it always tries.
+#[inline]
 pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let (iteration, events) = (lp.iteration, lp.operations.events.len());
     let Some(listener) = lp.streams.listener(key) else { return };
@@ -384,6 +386,7 @@ fn accept_next<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
 }
 
 /// The operation that accepts has accepted a connection, or failed. True if a callback ran.
+#[inline]
 pub(in crate::streams) fn done<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
@@ -425,6 +428,7 @@ pub(in crate::streams) fn done<B: Backend>(
 }
 
 /// Reports the connections that were accepted, while they are taken.
+#[inline]
 pub(in crate::streams) fn accept_queued<B: Backend>(lp: &mut Loop<B>, key: Token) {
     while let Some(slot) = lp.streams.slots.get_mut(key)
         && slot.wants_peers()

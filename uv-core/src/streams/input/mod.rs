@@ -101,6 +101,7 @@ impl<B: Backend> Streams<B> {
 }
 
 /// Starts the operation that the stream wants, and ends another. False if it is refused.
+#[inline]
 pub(super) fn arm<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Input) -> bool {
     let Some(slot) = lp.streams.slots.get(key) else { return true };
     let accepts = |kind| matches!(kind, OpKind::Accept | OpKind::AcceptMulti);
@@ -164,6 +165,7 @@ pub(super) fn update_recv_mode<B: Backend>(lp: &mut Loop<B>, key: Token) {
 }
 
 /// A completion of the operation that accepts or receives. True if a callback ran.
+#[inline]
 pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
     let Some(flight) = slot.input else { return false };

@@ -237,6 +237,7 @@ impl<B: Backend> StreamSlot<B> {
 }
 
 impl<B: Backend> Streams<B> {
+    #[inline]
     pub(in crate::streams) fn put_back_reader(&mut self, key: Token, reader: Reader<B>) {
         match self.slots.get_mut(key) {
             Some(slot) => drop(slot.put_back(Some(reader))),
@@ -341,6 +342,7 @@ fn queue_read<B: Backend>(
 }
 
 /// Reads from a stream that is readable or has data received.
+#[inline]
 pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
     if !slot.flags.contains(Flags::READING) {
@@ -546,6 +548,7 @@ fn serve_reads<B: Backend>(lp: &mut Loop<B>, key: Token) {
 
 /// Handles the completion of the operation that reads for the first request. True if a callback
 /// ran.
+#[inline]
 pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let Some(slot) = lp.streams.slots.get(key) else { return false };
     let closing = slot.base.is_closing();

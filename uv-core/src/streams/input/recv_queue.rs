@@ -75,6 +75,7 @@ impl<B: Backend> Streams<B> {
     }
 
     /// The next of what was received.
+    #[inline]
     fn take_received(&mut self, key: Token) -> Option<RecvChunk> {
         self.slots.get_mut(key)?.recv_queue.pop_front()
     }
@@ -122,6 +123,7 @@ impl<B: Backend> Streams<B> {
 }
 
 /// A completion of the multishot receive. True if a callback ran.
+#[inline]
 pub(in crate::streams) fn receive_done<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
@@ -193,6 +195,7 @@ fn receive_by_call<B: Backend>(lp: &mut Loop<B>, key: Token) {
 }
 
 /// Delivers the chunks that were received, if the stream is read.
+#[inline]
 pub(in crate::streams) fn deliver_received<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if lp.streams.has_received(key) {
         read::ready(lp, key);

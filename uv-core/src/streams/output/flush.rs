@@ -13,6 +13,7 @@ use crate::streams::{self, Flags, StreamSlot, Streams, output};
 use crate::{Loop, error};
 
 impl<B: Backend> Streams<B> {
+    #[inline]
     pub(in crate::streams) fn queue_flush(&mut self, key: Token) {
         if let Some(slot) = self.slots.get_mut(key)
             && slot.output.is_none()
@@ -29,6 +30,7 @@ impl<B: Backend> Streams<B> {
         !self.flush_queue.is_empty()
     }
 
+    #[inline]
     pub(in crate::streams) fn first_write(&self, key: Token) -> Option<(Token, usize)> {
         let write = self.slots.get(key)?.writes.first()?;
         Some((write, self.transfers.get(write)?.left))
@@ -42,6 +44,7 @@ pub(in crate::streams) fn sends_later<B: Backend>(lp: &Loop<B>, slot: &StreamSlo
 }
 
 /// Starts sending what was written since the last wait.
+#[inline]
 pub(crate) fn submit_queued<B: Backend>(lp: &mut Loop<B>) {
     let alone = lp.streams.flush_queue.len() == 1;
     for index in 0..lp.streams.flush_queue.len() {
@@ -71,6 +74,7 @@ pub(crate) fn send_by_calls<B: Backend>(lp: &mut Loop<B>) {
 
 /// The operation that sends is over: `sent` bytes of what was lent have left. What was
 /// cancelled meanwhile is over as well.
+#[inline]
 pub(in crate::streams) fn take_back_writes<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,

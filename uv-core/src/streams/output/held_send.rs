@@ -44,6 +44,7 @@ impl<B: Backend> StreamSlot<B> {
 /// Moves a send that only waits for the kernel to release the memory from its stream, which
 /// is closing. The connection ends after the bytes that the kernel has, or now if the close
 /// is a reset.
+#[inline]
 pub(in crate::streams) fn detach<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
     let Some(flight) = slot.only_send() else { return };

@@ -66,6 +66,7 @@ impl<B: Backend> Streams<B> {
 }
 
 /// Sends the first writes that are queued, as many as one operation takes.
+#[inline]
 pub(super) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if write_batch::start(lp, key) {
         return;
@@ -111,6 +112,7 @@ pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: &io::Error) 
 
 /// The operation that sends is over. True if a callback may have run, or if a part of a write has
 /// left, which a program can see: with readiness it is an event.
+#[inline]
 pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
     let Some(flight) = slot.output.take() else { return false };

@@ -35,6 +35,7 @@ pub(in crate::streams) fn shutdown<S: Stream, B: Backend>(
 }
 
 /// Shuts the stream down, if that was requested and all writes have called back.
+#[inline]
 pub(in crate::streams) fn drain<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
     let called_back = slot.done.is_empty() && slot.completed_writes == 0;

@@ -280,6 +280,7 @@ fn queue_write<B: Backend>(
 
 /// Moves a request from its list to the list of requests that call back. If an operation has
 /// its buffer, the request is marked and moved when the operation has completed.
+#[inline]
 pub(in crate::streams) fn finish_transfer<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
@@ -375,6 +376,7 @@ pub(in crate::streams) fn fail_writes<B: Backend>(
 }
 
 /// Handles a writable event.
+#[inline]
 pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
     push_writes(lp, key);
     complete_requests(lp, key);
@@ -382,6 +384,7 @@ pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
 }
 
 /// Writes as many bytes as the kernel takes, unless an operation is writing.
+#[inline]
 pub(in crate::streams) fn push_writes<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let busy = lp.streams.slots.get(key).is_none_or(|slot| slot.output.is_some());
     if busy || !write_batch::push(lp, key) {
@@ -444,6 +447,7 @@ fn push_first<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) -> Progres
 }
 
 /// Calls back for the requests that are done.
+#[inline]
 pub(in crate::streams) fn complete_requests<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get(key) else { return };
     // Requests that the callbacks below finish wait for the next pending phase.

@@ -81,6 +81,7 @@ impl<B: Backend> Streams<B> {
 
 impl<B: Backend> Streams<B> {
     /// So many bytes have left. True if those were the last.
+    #[inline]
     fn batch_moved(&mut self, key: Token, sent: usize) -> bool {
         let Some(slot) = self.slots.get_mut(key) else { return false };
         let Some(batch) = &mut slot.batch else { return false };
@@ -91,6 +92,7 @@ impl<B: Backend> Streams<B> {
     }
 
     /// A batch is over, whether it has left or not. One that an operation has stays.
+    #[inline]
     pub(in crate::streams) fn end_batch(&mut self, requests: &mut usize, key: Token) {
         if let Some(slot) = self.slots.get_mut(key)
             && let Some(batch) = slot.batch.take_if(|batch| !batch.lease)
@@ -147,6 +149,7 @@ fn add_to_batch<B: Backend>(
 }
 
 /// Sends the batch of a stream, if it has one: false if it has none.
+#[inline]
 pub(in crate::streams) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
     let Some(slot) = lp.streams.slots.get(key) else { return false };
     if slot.batch.is_none() || slot.socket.is_none() {
@@ -167,6 +170,7 @@ pub(in crate::streams) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) -> boo
 }
 
 /// The operation that sends a batch is over. True if a callback may have run.
+#[inline]
 pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let whole = lp.streams.batch_moved(key, done.result.unwrap_or(0));
     let error = done.result.err().filter(|code| !sys::is_transient(*code));
@@ -195,6 +199,7 @@ pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: D
 
 /// Sends a batch by a call of its own, as far as it goes: the operation would complete
 /// immediately, and the loop would have to wait once more.
+#[inline]
 pub(in crate::streams) fn send_by_call<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let has_batch =
         lp.streams.slots.get(key).is_some_and(|slot| slot.batch.is_some() && slot.output.is_none());
@@ -207,6 +212,7 @@ pub(in crate::streams) fn send_by_call<B: Backend>(lp: &mut Loop<B>, key: Token)
 }
 
 /// Writes what can be written of a batch now; false if some of it is left.
+#[inline]
 pub(in crate::streams) fn push<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
     while let Some(slot) = lp.streams.slots.get(key)
         && let (Some(batch), Some(socket)) = (&slot.batch, &slot.socket)
