@@ -343,6 +343,7 @@ pub(crate) fn new_stream<B: Backend>(
 
 /// Handles a readiness event. Each step looks the stream up again: a callback of the previous
 /// step may have changed or closed it.
+#[inline]
 pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token, ready: Readiness) {
     if ready == Readiness::READ {
         if input::read::fast_path(lp, key) {
