@@ -224,7 +224,7 @@ unsafe impl Backend for Epoll {
             if deadline.is_none() {
                 self.backoff.record(found);
             }
-            if found {
+            if found || is_zero {
                 return Ok(());
             }
             left = match deadline {
