@@ -51,26 +51,35 @@ static COUNTING: Counting = Counting;
 /// Rounds that allocate all memory needed, and rounds that are counted.
 const WARM_UP: usize = 200;
 const COUNTED: usize = 2_000;
+/// How often they are counted: an array that grows when a busy machine lets more timers than ever
+/// expire at once does so in few of them.
+const TRIES: usize = 5;
 
 /// The most allocations that a child costs, if its program is named by a path and it inherits all
 /// variables.
 const PER_CHILD: usize = 24;
 
-/// Runs `round` until it is warm, then asserts that it allocates nothing.
+/// Runs `round` until it is warm, then asserts that it allocates nothing. Returns how often it ran.
 #[track_caller]
-fn allocates_nothing(what: &str, round: impl FnMut()) {
-    allocates(what, 0, round);
+fn allocates_nothing(what: &str, round: impl FnMut()) -> u64 {
+    allocates(what, 0, round)
 }
 
 /// As above, for a fixed number of allocations per round.
 #[track_caller]
-fn allocates(what: &str, each: usize, mut round: impl FnMut()) {
+fn allocates(what: &str, each: usize, mut round: impl FnMut()) -> u64 {
     (0..WARM_UP).for_each(|_| round());
-    let before = ALLOCATIONS.load(Ordering::SeqCst);
-    (0..COUNTED).for_each(|_| round());
-    let made = ALLOCATIONS.load(Ordering::SeqCst) - before;
-    assert_ne!(before, 0, "the counter works");
-    assert_eq!(made, each * COUNTED, "{what}: allocations in {COUNTED} rounds");
+    let mut made = Vec::with_capacity(TRIES);
+    while made.len() < TRIES {
+        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        assert_ne!(before, 0, "the counter works");
+        (0..COUNTED).for_each(|_| round());
+        made.push(ALLOCATIONS.load(Ordering::SeqCst) - before);
+        if made.last() == Some(&(each * COUNTED)) {
+            return (WARM_UP + made.len() * COUNTED) as u64;
+        }
+    }
+    panic!("{what}: allocations in {COUNTED} rounds, tried {TRIES} times: {made:?}");
 }
 
 fn run<B: Backend>(lp: &mut Loop<B>, mode: RunMode) {
@@ -106,7 +115,7 @@ fn timers<B: Backend>(name: &str, lp: &mut Loop<B>) {
 fn phases<B: Backend>(name: &str, lp: &mut Loop<B>) {
     let iterations = Rc::new(Cell::new(0_u64));
     let (idle, prepare, check) = (Idle::new(lp), Prepare::new(lp), Check::new(lp));
-    allocates_nothing(&format!("{name}: idle, prepare, check, deferred"), || {
+    let rounds = allocates_nothing(&format!("{name}: idle, prepare, check, deferred"), || {
         let counts = [(); 4].map(|()| Rc::clone(&iterations));
         let [one, two, three, four] =
             counts.map(|iterations| move || iterations.set(iterations.get() + 1));
@@ -120,7 +129,7 @@ fn phases<B: Backend>(name: &str, lp: &mut Loop<B>) {
         prepare.stop(lp).unwrap();
         check.stop(lp).unwrap();
     });
-    assert_eq!(iterations.get(), 7 * (WARM_UP + COUNTED) as u64);
+    assert_eq!(iterations.get(), 7 * rounds);
     idle.close(lp).unwrap();
     prepare.close(lp).unwrap();
     check.close(lp).unwrap();
@@ -131,7 +140,7 @@ fn sends<B: Backend>(name: &str, lp: &mut Loop<B>) {
     let called = Rc::new(Cell::new(0_u64));
     let (counts, values) = (Rc::clone(&called), Rc::clone(&called));
     let (handle, sender) = Async::new(lp, move |_: &mut Loop<B>, _| counts.set(counts.get() + 1));
-    allocates_nothing(&format!("{name}: sends"), || {
+    let sends = allocates_nothing(&format!("{name}: sends"), || {
         sender.send().unwrap();
         sender.clone().send().unwrap();
         run(lp, RunMode::Once);
@@ -139,11 +148,12 @@ fn sends<B: Backend>(name: &str, lp: &mut Loop<B>) {
     let (channel, sender) = Channel::new(lp, move |_: &mut Loop<B>, _, value: u64| {
         values.set(values.get() + value);
     });
-    allocates_nothing(&format!("{name}: channel messages"), || {
-        (0..100).for_each(|_| sender.send(1).unwrap());
-        run(lp, RunMode::Once);
-    });
-    assert_eq!(called.get(), 101 * (WARM_UP + COUNTED) as u64);
+    let messages = 100
+        * allocates_nothing(&format!("{name}: channel messages"), || {
+            (0..100).for_each(|_| sender.send(1).unwrap());
+            run(lp, RunMode::Once);
+        });
+    assert_eq!(called.get(), sends + messages);
     handle.close(lp).unwrap();
     channel.handle().close(lp).unwrap();
     run(lp, RunMode::Default);
@@ -197,7 +207,7 @@ fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
     let pool = Pool::new(2).unwrap();
     every_thread_runs(lp, &pool);
     let done = Rc::new(Cell::new(0_u64));
-    allocates_nothing(&format!("{name}: work"), || {
+    let rounds = allocates_nothing(&format!("{name}: work"), || {
         for lane in [WorkKind::Cpu, WorkKind::SlowIo] {
             let counts = Rc::clone(&done);
             let called = move |_: &mut Loop<B>, result: Result<u64, _>| {
@@ -207,7 +217,7 @@ fn work<B: Backend>(name: &str, lp: &mut Loop<B>) {
         }
         run(lp, RunMode::Default);
     });
-    assert_eq!(done.get(), 2 * (WARM_UP + COUNTED) as u64);
+    assert_eq!(done.get(), 2 * rounds);
 }
 
 /// The slot of a result, allocated once.
