@@ -2,9 +2,9 @@
 //!
 //! A poll in flight holds its file open. When a process ends, the kernel closes the descriptors
 //! before anyone can wait for the process, but ends the polls of its rings later, in a kernel
-//! thread. A listener that a ring polls is open until then: its port is taken, and it accepts
-//! connections that nobody answers. An epoll instance holds none of the files that it watches, and
-//! is itself readable while one of them is ready.
+//! thread. A listener that a ring polls stays open until then: its port is taken, and the kernel
+//! completes connections that no process will accept. An epoll instance holds no reference to the
+//! files that it watches, and is itself readable while one of them is ready.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

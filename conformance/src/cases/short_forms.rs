@@ -158,7 +158,7 @@ pub fn finish_sends_everything_and_closes(lab: &Lab) -> Verdict {
     assert!(!tcp.is_closing(&lp) && lp.is_alive(), "it is not sent yet");
     let reading = std::thread::spawn(move || {
         let mut all = Vec::new();
-        // The bytes that nobody reads must not end the connection by a reset.
+        // Bytes that the stream leaves unread must not reset the connection.
         peer.write_all(&vec![5; size / 8]).unwrap();
         peer.read_to_end(&mut all).unwrap();
         all.len() == size && all.iter().all(|byte| *byte == 7)
