@@ -78,9 +78,28 @@ use crate::{BufferLease, Event, Interest, Mode, Op, OpKind, RawSource, Token, Wa
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a backend",
+    label = "this is not a `Backend`",
+    note = "a constructor returns a `Result`: pass its value, as in `Loop::new(Epoll::new()?)`",
+    note = "a function that works on every backend has the bound `B: Backend`",
+    note = "a backend of your own is `unsafe impl Backend for {Self}`, with five methods: begin with a copy of `poll-core/docs/minimal.rs`"
+)]
 pub unsafe trait Backend: Send + 'static {
     /// The type of the handle that interrupts [`wait`](Backend::wait).
     type Waker: Wake;
+
+    /// The name of the backend, for messages and reports: `epoll`, `uring`. By default it is the
+    /// name of the type.
+    ///
+    /// ```
+    /// fn report<B: poll_core::Backend>(backend: &B) -> String {
+    ///     format!("running on {}", backend.name())
+    /// }
+    /// ```
+    fn name(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
 
     /// Returns a handle that interrupts [`wait`](Backend::wait) from another thread.
     fn waker(&self) -> Self::Waker;

@@ -63,7 +63,7 @@ macro_rules! delegate_backend {
         type Waker = $waker;
 
         $crate::delegate_backend! { @each ($self, $inner) [$($($method)*)?]
-            waker register modify deregister wait supports submit cancel register_buffers release_buffer unregister_buffers
+            name waker register modify deregister wait supports submit cancel register_buffers release_buffer unregister_buffers
             now raw_source has_unflushed_changes after_fork
         }
     };
@@ -72,6 +72,7 @@ macro_rules! delegate_backend {
     };
 
     // Compares a method's name with those that the implementation writes itself.
+    (@skip name [name $($rest:ident)*] $to:tt) => {};
     (@skip waker [waker $($rest:ident)*] $to:tt) => {};
     (@skip register [register $($rest:ident)*] $to:tt) => {};
     (@skip modify [modify $($rest:ident)*] $to:tt) => {};
@@ -94,6 +95,12 @@ macro_rules! delegate_backend {
         $crate::delegate_backend! { @forward $method $self $inner }
     };
 
+    (@forward name $self:ident $inner:expr) => {
+        #[inline]
+        fn name(&$self) -> &'static str {
+            $inner.name()
+        }
+    };
     (@forward waker $self:ident $inner:expr) => {
         #[inline]
         fn waker(&$self) -> Self::Waker {

@@ -17,6 +17,7 @@ use crate::{Readiness, Token};
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: a consumer that ignores a kind of event loses readiness or leaks an operation.
 pub enum Event {
     /// A registered source is ready. A wait reports each source at most once.
     Ready {
@@ -55,6 +56,7 @@ impl Event {
 /// Where the kernel consumes buffers incrementally, one buffer is lent in
 /// several pieces; it returns to the kernel when each has been released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: backends outside of this workspace construct it.
 pub struct BufferLease {
     /// The group the buffer belongs to.
     pub group: u16,

@@ -133,6 +133,7 @@ impl From<Interest> for Readiness {
 
 /// When a watched condition is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+// Exhaustive: a backend has to implement each mode.
 pub enum Mode {
     /// At every wait while it holds. Every backend supports it.
     #[default]

@@ -18,7 +18,8 @@ use crate::Token;
 /// ```
 #[derive(Debug)]
 pub struct Table<T> {
-    slots: Vec<Option<(u32, T)>>,
+    /// A token is never zero, so that an empty slot needs no tag, and one comparison checks a slot.
+    slots: Vec<Option<(Token, T)>>,
     live: usize,
 }
 
@@ -38,7 +39,7 @@ impl<T> Table<T> {
         match &mut self.slots[index] {
             Some(_) => Err(value),
             empty => {
-                *empty = Some((token.generation(), value));
+                *empty = Some((token, value));
                 self.live += 1;
                 Ok(())
             }
@@ -51,7 +52,7 @@ impl<T> Table<T> {
     fn grow(&mut self, len: usize) {
         const LARGE_BYTES: usize = 8 * 1024;
         const RESERVE_BYTES: usize = 256 * 1024;
-        let size = size_of::<Option<(u32, T)>>();
+        let size = size_of::<Option<(Token, T)>>();
         if len > self.slots.capacity() && len * size >= LARGE_BYTES {
             self.slots.reserve(RESERVE_BYTES / size);
         }
@@ -62,7 +63,7 @@ impl<T> Table<T> {
     #[inline]
     pub fn get(&self, token: Token) -> Option<&T> {
         match self.slots.get(token.index() as usize)? {
-            Some((generation, value)) if *generation == token.generation() => Some(value),
+            Some((live, value)) if *live == token => Some(value),
             _ => None,
         }
     }
@@ -71,7 +72,7 @@ impl<T> Table<T> {
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         match self.slots.get_mut(token.index() as usize)? {
-            Some((generation, value)) if *generation == token.generation() => Some(value),
+            Some((live, value)) if *live == token => Some(value),
             _ => None,
         }
     }
@@ -102,18 +103,12 @@ impl<T> Table<T> {
 
     /// Every live value with its token, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let (generation, value) = slot.as_ref()?;
-            Some((Token::new(index as u32, *generation), value))
-        })
+        self.slots.iter().flatten().map(|(token, value)| (*token, value))
     }
 
     /// Every live value with its token, by index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
-            let (generation, value) = slot.as_mut()?;
-            Some((Token::new(index as u32, *generation), value))
-        })
+        self.slots.iter_mut().flatten().map(|(token, value)| (*token, value))
     }
 }
 

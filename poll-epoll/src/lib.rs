@@ -155,6 +155,10 @@ impl Epoll {
 unsafe impl Backend for Epoll {
     type Waker = Waker;
 
+    fn name(&self) -> &'static str {
+        "epoll"
+    }
+
     fn waker(&self) -> Waker {
         self.waker.clone()
     }
@@ -206,37 +210,18 @@ unsafe impl Backend for Epoll {
         Ok(())
     }
 
-    #[inline(never)] // Otherwise `poll` is not inlined, which is most of it.
+    #[inline]
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let is_zero = timeout == Some(Duration::ZERO);
-        if is_zero && self.sources.is_empty() && self.exposed.get().is_none() {
-            // No source can be ready. An exposed instance still needs the system call: the
-            // event of the eventfd keeps it readable until then.
-            self.waker.state().unpark();
-            return Ok(());
-        }
-        let tries = !is_zero && timeout.is_some() && self.backoff.should_try();
-        // The clock is not read before the try has failed.
-        let mut deadline = (!tries).then(|| Deadline::start(timeout));
-        let mut left = if tries { Some(Duration::ZERO) } else { timeout };
-        loop {
-            let found = self.poll(left, events)?;
-            if deadline.is_none() {
-                self.backoff.record(found);
+        match timeout {
+            Some(Duration::ZERO) if self.sources.is_empty() && self.exposed.get().is_none() => {
+                // No source can be ready. An exposed instance still needs the system call: the
+                // event of the eventfd keeps it readable until then.
+                self.waker.state().unpark();
+                Ok(())
             }
-            if found || is_zero {
-                return Ok(());
-            }
-            left = match deadline {
-                Some(deadline) => deadline.left(),
-                None => {
-                    deadline = Some(Deadline::start(timeout));
-                    timeout
-                }
-            };
-            if left == Some(Duration::ZERO) {
-                return Ok(());
-            }
+            None => self.wait_untimed(true, events),
+            Some(Duration::ZERO) => self.wait_untimed(false, events),
+            Some(timeout) => self.wait_for(timeout, events),
         }
     }
 
@@ -272,6 +257,42 @@ unsafe impl Backend for Epoll {
 }
 
 impl Epoll {
+    /// Waits for an event, or only looks for events.
+    #[inline(never)] // Otherwise `poll` is not inlined, which is most of it.
+    fn wait_untimed(&mut self, blocks: bool, events: &mut Vec<Event>) -> io::Result<()> {
+        let timeout = if blocks { None } else { Some(Duration::ZERO) };
+        while !self.poll(timeout, events)? && blocks {}
+        Ok(())
+    }
+
+    /// Waits for an event for a limited time, which is not zero.
+    #[inline(never)]
+    fn wait_for(&mut self, timeout: Duration, events: &mut Vec<Event>) -> io::Result<()> {
+        let tries = self.backoff.should_try();
+        // The clock is not read before the try has failed.
+        let mut deadline = (!tries).then(|| Deadline::start(Some(timeout)));
+        let mut left = if tries { Some(Duration::ZERO) } else { Some(timeout) };
+        loop {
+            let found = self.poll(left, events)?;
+            if deadline.is_none() {
+                self.backoff.record(found);
+            }
+            if found {
+                return Ok(());
+            }
+            left = match deadline {
+                Some(deadline) => deadline.left(),
+                None => {
+                    deadline = Some(Deadline::start(Some(timeout)));
+                    Some(timeout)
+                }
+            };
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Flushes all changes, makes the system call and collects its events. Returns true if
     /// `wait` is to return: there are new events, or a wake or a signal ended the call.
     ///

@@ -223,6 +223,10 @@ impl Iocp {
 unsafe impl Backend for Iocp {
     type Waker = Waker;
 
+    fn name(&self) -> &'static str {
+        "iocp"
+    }
+
     fn waker(&self) -> Waker {
         Waker(self.shared.clone())
     }

@@ -205,6 +205,10 @@ impl Kqueue {
 unsafe impl Backend for Kqueue {
     type Waker = Waker;
 
+    fn name(&self) -> &'static str {
+        "kqueue"
+    }
+
     fn waker(&self) -> Waker {
         self.waker.clone()
     }

@@ -122,6 +122,10 @@ impl Poll {
 unsafe impl Backend for Poll {
     type Waker = SocketWaker;
 
+    fn name(&self) -> &'static str {
+        "poll"
+    }
+
     fn waker(&self) -> SocketWaker {
         self.waker.clone()
     }

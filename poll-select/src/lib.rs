@@ -112,6 +112,10 @@ impl Select {
 unsafe impl Backend for Select {
     type Waker = SocketWaker;
 
+    fn name(&self) -> &'static str {
+        "select"
+    }
+
     fn waker(&self) -> SocketWaker {
         self.waker.clone()
     }

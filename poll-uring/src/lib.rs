@@ -169,6 +169,10 @@ impl Uring {
 unsafe impl Backend for Uring {
     type Waker = Waker;
 
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
     fn waker(&self) -> Waker {
         self.waker.clone()
     }
