@@ -136,9 +136,15 @@ impl<B: Backend> Actions<B> {
 
     /// Stores the callback that has run, unless it was replaced meanwhile.
     #[inline]
-    pub(super) fn restore_callback(&mut self, key: ActionKey, callback: InlineFnMut<B, Timer>) {
-        if let Some(own) = self.own.get_mut(own_index(key)) {
-            own.callback.get_or_insert(callback);
+    pub(super) fn restore_callback(
+        &mut self,
+        key: ActionKey,
+        callback: Option<InlineFnMut<B, Timer>>,
+    ) {
+        if let Some(own) = self.own.get_mut(own_index(key))
+            && own.callback.is_none()
+        {
+            own.callback = callback;
         }
     }
 

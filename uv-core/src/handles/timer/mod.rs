@@ -17,7 +17,7 @@ use crate::event_loop::exchange;
 use crate::handles::Base;
 use crate::storage::{InlineFnMut, Seed, StatelessFn};
 use crate::{Loop, error};
-use wheel::{Expired, Wheel};
+use wheel::{Expired, Node, Wheel};
 
 /// Calls back after a time, once or repeatedly.
 ///
@@ -118,12 +118,18 @@ impl<B: Backend> Timers<B> {
 
     /// The next deadline, or a lower bound of it if very many timers are near it.
     pub(crate) fn next_deadline_ns(&mut self) -> Option<u64> {
+        self.next_due_ns().or_else(|| self.wheel.next_deadline(self.slots.as_mut()))
+    }
+
+    /// The same without the largest deadline, which the clock does not reach.
+    #[inline]
+    pub(crate) fn next_due_ns(&mut self) -> Option<u64> {
         // The rest of an interrupted pass is due now.
-        if self.run < self.expired.len() {
-            Some(0)
-        } else {
-            self.wheel.next_deadline(self.slots.as_mut())
+        if !self.expired.is_empty() && self.run < self.expired.len() {
+            return Some(0);
         }
+        let next = self.wheel.next_or_never(self.slots.as_mut());
+        (next < u64::MAX).then_some(next)
     }
 }
 
@@ -350,13 +356,50 @@ impl Timer {
         timeout: Duration,
         repeat: Duration,
     ) -> io::Result<()> {
-        let deadline = lp.now_ns().saturating_add(nanoseconds(timeout));
+        self.restart_with(lp, nanoseconds(timeout), |actions, key| {
+            actions.set_repeat(key, nanoseconds(repeat));
+        })
+    }
+
+    /// As [`restart`](Timer::restart), with the repeat time that the timer has, and with a timeout
+    /// in nanoseconds, the unit that the loop counts in.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_core::{Loop, Timer};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (timer, second) = (Timer::new(&mut lp), Duration::from_secs(1));
+    /// timer.start(&mut lp, second, second, |_, _| println!("a second has passed"))?;
+    /// timer.restart_in_nanos(&mut lp, 500_000_000)?;
+    /// assert_eq!(timer.due_in(&lp), Some(second / 2));
+    /// assert_eq!(timer.repeat(&lp), second);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`restart`](Timer::restart).
+    #[inline]
+    pub fn restart_in_nanos<B: Backend>(self, lp: &mut Loop<B>, timeout: u64) -> io::Result<()> {
+        self.restart_with(lp, timeout, |_, _| {})
+    }
+
+    /// Restarts the timer after `set` has changed its action.
+    #[inline(always)]
+    fn restart_with<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        timeout_ns: u64,
+        set: impl FnOnce(&mut Actions<B>, &mut ActionKey),
+    ) -> io::Result<()> {
+        let deadline = lp.now_ns().saturating_add(timeout_ns);
         let slots = lp.timers.slots.as_mut();
         let slot = open(slots, self)?;
         if !lp.timers.actions.has_callback(slot.action) && lp.timers.running != Some(self) {
             return Err(never_started());
         }
-        lp.timers.actions.set_repeat(&mut slot.action, nanoseconds(repeat));
+        set(&mut lp.timers.actions, &mut slot.action);
         slot.base.start(&mut lp.active_handles);
         lp.timers.wheel.schedule(slots, self.0.index(), deadline);
         Ok(())
@@ -425,7 +468,7 @@ impl<B: Backend> Timers<B> {
 #[inline]
 pub(crate) fn run_due<B: Backend>(lp: &mut Loop<B>) {
     // Without a timer there is no need to know the time.
-    let Some(deadline) = lp.timers.next_deadline_ns() else { return };
+    let Some(deadline) = lp.timers.next_due_ns() else { return };
     let now = lp.now_ns();
     if deadline <= now {
         run_expired(lp, now);
@@ -435,59 +478,74 @@ pub(crate) fn run_due<B: Backend>(lp: &mut Loop<B>) {
 #[inline(never)]
 fn run_expired<B: Backend>(lp: &mut Loop<B>, now: u64) {
     let Timers { wheel, slots, expired, .. } = &mut lp.timers;
+    // A single timer needs no list, unless a panic has left some of the last pass.
+    if expired.is_empty()
+        && let Some(only) = wheel.expire_only(slots.as_mut(), now)
+    {
+        return fire(lp, only, now, |_| true);
+    }
+    run_pass(lp, now);
+}
+
+/// Runs the timers that are due, however many.
+#[inline(never)]
+fn run_pass<B: Backend>(lp: &mut Loop<B>, now: u64) {
+    let Timers { wheel, slots, expired, .. } = &mut lp.timers;
     wheel.expire(slots.as_mut(), now, expired);
     while let Some(&expired) = lp.timers.expired.get(lp.timers.run) {
         if lp.timers.run.is_multiple_of(MAX_BATCH) && lp.timers.expired.len() > 1 {
             lp.timers.prefetch();
         }
         lp.timers.run += 1;
-        fire(lp, expired.index, now);
+        // An earlier callback may have stopped, closed or restarted it.
+        fire(lp, expired.index, now, Node::take_expired);
     }
     lp.timers.expired.clear();
     lp.timers.run = 0;
 }
 
-/// Fires a timer of this pass, unless an earlier callback has stopped, closed or restarted it.
+/// Fires the timer at `index`, if `is_due` is true of its node.
 #[inline]
-fn fire<B: Backend>(lp: &mut Loop<B>, index: u32, now: u64) {
+fn fire<B: Backend>(
+    lp: &mut Loop<B>,
+    index: u32,
+    now: u64,
+    is_due: impl FnOnce(&mut Node) -> bool,
+) {
     let timers = &mut lp.timers;
     let Some((key, slot)) = timers.slots.at_mut(index) else { return };
-    if !slot.node.take_expired() {
+    if !is_due(&mut slot.node) {
         return;
     }
     let (timer, action) = (Timer(key), slot.action);
-    let Some(callback) = timers.actions.shared(action) else {
-        return fire_own(lp, timer, action, now);
-    };
-    slot.base.stop(&mut lp.active_handles);
-    lp.guarded(timer, stop_after_panic, |lp| callback.call(lp, timer));
+    if let Some(callback) = timers.actions.shared(action) {
+        slot.base.stop(&mut lp.active_handles);
+        return lp.guarded(timer, stop_after_panic, |lp| callback.call(lp, timer));
+    }
+    let repeat_ns = timers.actions.repeat_ns(action);
+    if repeat_ns == 0 {
+        slot.base.stop(&mut lp.active_handles);
+    } else {
+        timers.schedule(timer, now.saturating_add(repeat_ns));
+    }
+    call_own(lp, timer, action);
 }
 
-/// Fires a timer whose action is not shared.
+/// Calls the callback of a timer whose action is not shared.
 #[inline(never)]
-fn fire_own<B: Backend>(lp: &mut Loop<B>, timer: Timer, action: ActionKey, now: u64) {
-    let timers = &mut lp.timers;
-    match timers.actions.repeat_ns(action) {
-        // It is in the wheel no more.
-        0 => {
-            if let Some(slot) = timers.slots.get_mut(timer.0) {
-                slot.base.stop(&mut lp.active_handles);
-            }
-        }
-        repeat_ns => timers.schedule(timer, now.saturating_add(repeat_ns)),
-    }
-    let timers = &mut lp.timers;
-    let Some(mut callback) = timers.actions.take_callback(action) else {
+fn call_own<B: Backend>(lp: &mut Loop<B>, timer: Timer, action: ActionKey) {
+    let mut taken = lp.timers.actions.take_callback(action);
+    let Some(callback) = &mut taken else {
         // An exchange of loops has lost the callback.
         return drop(timer.stop(lp));
     };
-    timers.running = Some(timer);
-    lp.call(&mut callback, timer, stop_after_panic);
+    lp.timers.running = Some(timer);
+    lp.call(callback, timer, stop_after_panic);
     let timers = &mut lp.timers;
     timers.running = None;
     match timers.slots.get(timer.0) {
         // Kept even if stopped, for `again`, unless it was replaced.
-        Some(slot) => timers.actions.restore_callback(slot.action, callback),
+        Some(slot) => timers.actions.restore_callback(slot.action, taken),
         None => exchange::note(),
     }
 }
@@ -518,5 +576,6 @@ fn never_started() -> io::Error {
 /// Saturates after 584 years.
 #[inline]
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(duration.subsec_nanos().into())
 }

@@ -126,8 +126,8 @@ impl Slots {
     /// The timer at `index` and its key, whatever its generation.
     #[inline]
     pub(super) fn at_mut(&mut self, index: u32) -> Option<(Token, &mut Slot)> {
-        let slot = self.all.get_mut(index as usize).filter(|slot| slot.stamp & LIVE != 0)?;
-        Some((Token::new(index, slot.stamp), slot))
+        let slot = self.all.get_mut(index as usize)?;
+        (slot.stamp & LIVE != 0).then(|| (Token::new(index, slot.stamp), slot))
     }
 
     /// The action of the slot at `index`.

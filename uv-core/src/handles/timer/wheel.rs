@@ -171,21 +171,22 @@ impl Wheel {
         index: u32,
         deadline: u64,
     ) {
-        let Some(node) = nodes.node_mut(index) else { return };
-        let was = std::mem::replace(node, Node::UNSCHEDULED);
+        let Some(&was) = nodes.node(index) else { return };
         self.forget_position(nodes, was);
-        self.insert(nodes, index, deadline);
+        let node = self.insert_new(nodes, index, deadline);
+        store(nodes, index, node);
     }
 
     /// Schedules a timer that is not scheduled.
     #[inline(always)]
     pub(crate) fn insert(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
+        debug_assert!(nodes.node(index).is_none_or(|node| node.prev == UNSCHEDULED));
         let node = self.insert_new(nodes, index, deadline);
         store(nodes, index, node);
     }
 
-    /// As [`insert`](Wheel::insert), for a timer whose node is not stored yet. Returns the node to
-    /// store.
+    /// As [`insert`](Wheel::insert), for a timer whose node is not stored yet or is in no list.
+    /// Returns the node to store.
     #[inline(always)]
     pub(crate) fn insert_new(
         &mut self,
@@ -193,7 +194,6 @@ impl Wheel {
         index: u32,
         deadline: u64,
     ) -> Node {
-        debug_assert!(nodes.node(index).is_none_or(|node| node.prev == UNSCHEDULED));
         let deadline = deadline.max(self.reached);
         if deadline < self.next {
             self.next = deadline;
@@ -213,10 +213,17 @@ impl Wheel {
     /// The next deadline, or a lower bound of it if its slot has more than `MAX_SEARCH` timers.
     #[inline]
     pub(crate) fn next_deadline(&mut self, nodes: &(impl Nodes + ?Sized)) -> Option<u64> {
+        let next = self.next_or_never(nodes);
+        if next == NEVER && self.is_empty() { None } else { Some(next) }
+    }
+
+    /// As [`next_deadline`](Wheel::next_deadline); the largest if there is none.
+    #[inline]
+    pub(crate) fn next_or_never(&mut self, nodes: &(impl Nodes + ?Sized)) -> u64 {
         if self.next == UNKNOWN {
             self.next = self.find_next(nodes);
         }
-        if self.next == NEVER && self.is_empty() { None } else { Some(self.next) }
+        self.next
     }
 
     /// True if no timer is in a slot, and none is left of `sorted`.
@@ -277,11 +284,10 @@ impl Wheel {
             // Nothing is due: advancing would cascade slots for no benefit.
             return;
         }
-        let now = now.max(self.reached);
-        if let Some(only) = self.take_only() {
-            self.advance(now);
-            return expire_only(nodes, only, expired);
+        if let Some(only) = self.expire_only(nodes, now) {
+            return append(nodes, only, expired);
         }
+        let now = now.max(self.reached);
         let from = expired.len();
         self.expire_sorted(nodes, now, expired);
         let from_slots = expired.len();
@@ -350,19 +356,29 @@ impl Wheel {
         self.last_position = (now, digit_of(now, 0) as u32);
     }
 
-    /// Removes the only timer of the wheel, and returns its index.
+    /// Unschedules the only timer of the wheel if it is due, and advances the current time to
+    /// `now`. Returns the timer's index.
     #[inline]
-    fn take_only(&mut self) -> Option<u32> {
+    pub(crate) fn expire_only(
+        &mut self,
+        nodes: &mut (impl Nodes + ?Sized),
+        now: u64,
+    ) -> Option<u32> {
         let level = self.levels.trailing_zeros() as usize;
         let occupied = *self.occupied.get(level)?;
-        let is_only_slot = self.levels.is_power_of_two() && occupied.is_power_of_two();
+        let is_only_slot = self.levels == 1 << level && occupied & occupied.wrapping_sub(1) == 0;
         let digit = occupied.trailing_zeros() as usize;
         let slot = &mut self.slots[level * SLOTS + digit % SLOTS];
         if !is_only_slot || slot.len != 1 || self.sorted_start != self.sorted.len() {
             return None;
         }
-        let only = std::mem::replace(slot, EMPTY).first;
+        // Not `next`: it may be the lower bound of a slot that has had more timers.
+        let only = slot.first;
+        let node = nodes.node_mut(only).filter(|node| node.deadline <= now)?;
+        node.prev = UNSCHEDULED;
+        *slot = EMPTY;
         (self.occupied[level], self.levels, self.next) = (0, 0, NEVER);
+        self.advance(now.max(self.reached));
         Some(only)
     }
 
@@ -376,7 +392,7 @@ impl Wheel {
     ) {
         let (slot, from) = (self.take_slot(level, digit), expired.len());
         if slot.len == 1 {
-            return expire_only(nodes, slot.first, expired);
+            return append(nodes, slot.first, expired);
         }
         drain_slot(nodes, slot, EXPIRED, expired);
         if level > 0 {
@@ -499,9 +515,9 @@ fn store(nodes: &mut (impl Nodes + ?Sized), index: u32, node: Node) {
     }
 }
 
-/// Expires the only timer of its slot.
+/// Expires the only timer of its slot, which was taken from the wheel.
 #[inline]
-fn expire_only(nodes: &mut (impl Nodes + ?Sized), index: u32, expired: &mut Vec<Expired>) {
+fn append(nodes: &mut (impl Nodes + ?Sized), index: u32, expired: &mut Vec<Expired>) {
     if let Some(node) = nodes.node_mut(index) {
         node.prev = EXPIRED;
         expired.push(Expired { deadline: node.deadline, order: 0, index });

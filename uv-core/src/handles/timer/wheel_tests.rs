@@ -121,6 +121,34 @@ fn a_sorted_slot_merges_with_timers_started_later() {
 }
 
 #[test]
+fn the_last_timer_of_a_large_slot_does_not_expire_early() {
+    let mut wheel = Fixture::new();
+    for index in 0..1_000 {
+        wheel.schedule(index, 1_000_000_000 + u64::from(index));
+    }
+    let bound = wheel.next_deadline().unwrap();
+    assert!(bound < 1_000_000_000, "it is the start of the slot");
+    (0..999).for_each(|index| wheel.remove(index));
+    assert_eq!(expire(&mut wheel, bound), [0; 0]);
+    assert_eq!(wheel.next_deadline(), Some(1_000_000_999));
+    assert_eq!(expire(&mut wheel, 1_000_000_999), [999]);
+}
+
+#[test]
+fn the_only_timer_expires_when_it_is_due() {
+    let mut wheel = Fixture::new();
+    wheel.schedule(7, 1_000);
+    assert_eq!(wheel.wheel.expire_only(&mut wheel.nodes, 999), None);
+    assert_eq!(wheel.wheel.expire_only(&mut wheel.nodes, 1_000), Some(7));
+    assert_eq!(wheel.next_deadline(), None);
+    wheel.schedule(7, 500);
+    assert_eq!(wheel.next_deadline(), Some(1_000), "time does not go back");
+    wheel.schedule(8, 1_001);
+    assert_eq!(wheel.wheel.expire_only(&mut wheel.nodes, 2_000), None, "there are two");
+    assert_eq!(expire(&mut wheel, 2_000), [7, 8]);
+}
+
+#[test]
 fn random_operations_match_a_model() {
     compare_with_a_model(200, 0..36, if cfg!(miri) { 300 } else { 50_000 });
 }
