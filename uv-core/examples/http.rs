@@ -26,6 +26,8 @@ use uv_core::{
 const MAX_HEAD: usize = 16 * 1024;
 /// A connection without requests is closed after this time.
 const IDLE: Duration = Duration::from_secs(30);
+/// A connection that was sent its last response is closed after this time.
+const LINGER: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Server {
@@ -217,13 +219,13 @@ fn head(status: &str, keep: bool, length: u64) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A response is queued: goes on with the next request, or closes when all is sent.
+/// A response is queued: goes on with the next request, or ends.
 fn responded(lp: &mut Loop<Auto>, peer: Tcp, keep: bool) -> io::Result<()> {
     let server = lp.state::<Server>();
-    let Some(connection) = server.connections.get_mut(&peer) else { return Ok(()) };
     if !keep || server.ending {
-        return peer.shutdown(lp, |lp, peer, _| forget(lp, peer));
+        return last_response(lp, peer);
     }
+    let Some(connection) = server.connections.get_mut(&peer) else { return Ok(()) };
     connection.busy = false;
     wait_for_request(lp, peer)?;
     if !peer.is_active(lp) {
@@ -232,6 +234,18 @@ fn responded(lp: &mut Loop<Auto>, peer: Tcp, keep: bool) -> io::Result<()> {
     // Later, so that a thousand pipelined requests are no recursion.
     lp.defer(move |lp| peer.attempt(lp, |lp| next_request(lp, peer)));
     Ok(())
+}
+
+/// Closes a connection after its last byte, or after some time if the peer does not close it, too.
+fn last_response(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
+    let connection = lp.state::<Server>().connections.remove(&peer);
+    let Some(Connection { timer, .. }) = connection else { return Ok(()) };
+    peer.finish(lp);
+    timer.start(lp, LINGER, Duration::ZERO, move |lp, timer| {
+        peer.close_if_open(lp);
+        timer.close_if_open(lp);
+    })?;
+    timer.unreference(lp) // The loop ends without it if the peer is closed before.
 }
 
 /// The first request in `input`, or none if it is incomplete, or the status of an error.

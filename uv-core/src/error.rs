@@ -1,22 +1,8 @@
 //! Constructors of the errors that this crate returns by itself: one per mistake.
 //!
-//! Every handle reports a mistake by the same constructor, and so with the same kind and number.
-//! The numbers are those of libuv. An error with a number has no text of its own; the others
-//! have no number and name the cause.
-//!
-//! | mistake | constructor | kind | number (Windows) |
-//! |---|---|---|---|
-//! | stale or foreign key | [`stale`], [`stale_request`] | `NotFound` | |
-//! | the handle is closing | [`closing`] | `InvalidInput` | |
-//! | `run` called by a callback | [`running`] | `Other` | |
-//! | started, read, received or connecting already | [`already`] | | `EALREADY` (`WSAEALREADY`) |
-//! | opened twice | [`busy`] | `ResourceBusy` | `EBUSY` (`ERROR_BUSY`) |
-//! | the handle has no socket or descriptor | [`no_socket`] | | `EBADF` (`WSAEBADF`) |
-//! | the stream or socket has no peer | [`not_connected`] | `NotConnected` | `ENOTCONN` (`WSAENOTCONN`) |
-//! | connected already | [`is_connected`] | | `EISCONN` (`WSAEISCONN`) |
-//! | accept on a stream that does not listen | [`not_listening`] | `InvalidInput` | |
-//! | an empty buffer to read into | [`no_buffer`] | | `ENOBUFS` (`WSAENOBUFS`) |
-//! | cancelled, or the handle was closed | [`cancelled`] | | `ECANCELED` (`WSAECANCELLED`) |
+//! Every handle reports a mistake by the same constructor, and so with the same kind and number:
+//! the table is on the page of the crate. The numbers are those of libuv. An error with a number has
+//! no text of its own; the others have no number and name the cause.
 
 use std::io::{Error, ErrorKind};
 
@@ -25,7 +11,10 @@ use crate::sys::{self, code};
 /// The key's handle was closed, or belongs to another loop.
 #[cold]
 pub(crate) fn stale() -> Error {
-    Error::new(ErrorKind::NotFound, "no such handle in this loop: it was closed")
+    Error::new(
+        ErrorKind::NotFound,
+        "no such handle in this loop: it was closed, or is of another loop",
+    )
 }
 
 /// The callback of the key's request has run.

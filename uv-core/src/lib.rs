@@ -81,6 +81,27 @@
 //! [`behaviour`] specifies the loop in numbered points; the crate `poll-conformance` checks each of
 //! them on every backend.
 //!
+//! # Errors
+//!
+//! Errors are [`std::io::Error`]. Those of the system have its number. A mistake of the caller gives
+//! the same error on every handle:
+//!
+//! | mistake | kind | number (Windows) |
+//! |---|---|---|
+//! | stale or foreign key | `NotFound` | |
+//! | the handle is closing | `InvalidInput` | |
+//! | `run` called by a callback | `Other` | |
+//! | started, read, received or connecting already | | `EALREADY` (`WSAEALREADY`) |
+//! | opened twice | `ResourceBusy` | `EBUSY` (`ERROR_BUSY`) |
+//! | the handle has no socket or descriptor | | `EBADF` (`WSAEBADF`) |
+//! | the stream or socket has no peer | `NotConnected` | `ENOTCONN` (`WSAENOTCONN`) |
+//! | connected already | | `EISCONN` (`WSAEISCONN`) |
+//! | accept on a stream that does not listen | `InvalidInput` | |
+//! | an empty buffer to read into | | `ENOBUFS` (`WSAENOBUFS`) |
+//! | cancelled, or the handle was closed | | `ECANCELED` (`WSAECANCELLED`), see [`is_cancelled`] |
+//!
+//! [`error_name`] and [`error_number`] give libuv's view of any error.
+//!
 //! # Backends
 //!
 //! The loop is generic over its [backend](backends): select one by Cargo feature, name one, let
@@ -150,6 +171,18 @@ const _: () = {
     is_send_and_sync::<Sender<Vec<u8>>>();
     is_send_and_sync::<Pool>();
     is_send_and_sync::<Metrics>();
+    // Keys and results are plain data.
+    is_send_and_sync::<AnyHandle>();
+    is_send_and_sync::<WriteRequest>();
+    is_send_and_sync::<WorkRequest>();
+    is_send_and_sync::<Exit>();
+    is_send_and_sync::<fs::Stat>();
+    is_send_and_sync::<fs::Dirent>();
+    is_send_and_sync::<dns::AddrInfo>();
+    is_send_and_sync::<dns::LookupError>();
+    is_send_and_sync::<system::ResourceUsage>();
+    const fn is_send<T: Send>() {}
+    is_send::<WorkError>(); // It may hold the value of a panic, which need not be `Sync`.
 };
 
 /// A loop must stay on its thread. If `Loop` were `Send`, `_` would be ambiguous below.

@@ -115,6 +115,7 @@ impl Metrics {
 
     /// The number of polls.
     #[doc(alias = "uv_metrics_info")]
+    #[inline]
     pub fn loop_count(&self) -> u64 {
         self.meters.loop_count.load(Ordering::Relaxed)
     }

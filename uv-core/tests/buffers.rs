@@ -89,3 +89,32 @@ fn every_kind_of_buffer_is_sent() {
         }
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn handles_are_passed_with_an_array() -> std::io::Result<()> {
+    use uv_core::Pipe;
+
+    let mut lp = Loop::with_default_backend()?;
+    let (one, other) = Pipe::pair(&mut lp)?;
+    one.enable_passing(&mut lp)?;
+    other.enable_passing(&mut lp)?;
+    let (near, far) = Tcp::pair(&mut lp)?;
+    one.write_with_handles(&mut lp, *b"four", &[near.into()], move |lp, one, result, buffer| {
+        result.unwrap();
+        assert_eq!(*buffer, *b"four");
+        near.close_if_open(lp);
+        far.close_if_open(lp);
+        one.finish(lp);
+    })?;
+    other.on_read(&mut lp, |lp, other, bytes| {
+        lp.state::<Vec<u8>>().extend_from_slice(bytes);
+        if !bytes.is_empty() {
+            return other.accept_pending(lp)?.close(lp);
+        }
+        other.close(lp)
+    })?;
+    lp.run(RunMode::Default)?;
+    assert_eq!(lp.state::<Vec<u8>>(), b"four");
+    Ok(())
+}

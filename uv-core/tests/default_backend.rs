@@ -38,3 +38,19 @@ fn default_backend_adds_no_memory_to_the_poller() {
     type WakerOf<B> = <B as Backend>::Waker;
     assert_eq!(size_of::<WakerOf<DefaultBackend>>(), size_of::<WakerOf<Epoll>>());
 }
+
+/// The name of a backend is the same whatever wraps it.
+#[test]
+fn every_backend_has_a_name() {
+    use uv_core::backends::Auto;
+    use uv_core::poll_core::{Backend, BoxedBackend, MaskOps};
+
+    for name in Auto::NAMES {
+        let Ok(backend) = Auto::named(name) else { continue };
+        let masked = MaskOps::to_readiness(backend);
+        assert_eq!(masked.name(), *name);
+        let boxed = BoxedBackend::new(masked);
+        assert_eq!(boxed.name(), *name);
+        assert!(format!("{:?}", uv_core::Loop::new(boxed)).contains(name));
+    }
+}

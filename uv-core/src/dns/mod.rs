@@ -78,6 +78,7 @@ bitflags! {
 
 /// The address family of a lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Family {
     /// Both families.
     #[default]
@@ -90,6 +91,7 @@ pub enum Family {
 
 /// The type of socket that an address is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SocketType {
     /// Any type. As a hint, each address is returned once per type.
     #[default]
@@ -115,6 +117,7 @@ pub enum SocketType {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+// Exhaustive: programs construct it, with `..Hints::default()` for what they leave open.
 pub struct Hints {
     /// The address family.
     pub family: Family,
@@ -138,6 +141,7 @@ pub struct Hints {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct AddrInfo {
     /// The address, with the port of the service, or 0.
     pub address: SocketAddr,
@@ -155,11 +159,12 @@ pub struct AddrInfo {
 /// use uv_core::dns::{NameFlags, NameInfo, getnameinfo};
 ///
 /// let digits = NameFlags::NUMERICHOST | NameFlags::NUMERICSERV;
-/// let NameInfo { host, service } = getnameinfo("[::1]:80".parse().unwrap(), digits)?;
+/// let NameInfo { host, service, .. } = getnameinfo("[::1]:80".parse().unwrap(), digits)?;
 /// assert_eq!((host, service), ("::1".to_string(), "80".to_string()));
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct NameInfo {
     /// The name of the host, or its numeric address.
     pub host: String,

@@ -18,6 +18,7 @@ impl<B: Backend> Loop<B> {
     /// let busy: CloseError<_> = lp.close().unwrap_err();
     /// println!("{busy}"); // the loop is busy: 1 handle is open, and a line for each
     /// assert!(busy.to_string().contains("timer 0"));
+    /// assert_eq!(format!("{busy:?}"), busy.to_string(), "`unwrap` names them as well");
     ///
     /// let mut lp = busy.into_loop();
     /// timer.close(&mut lp)?;
@@ -29,9 +30,9 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// [`CloseError`], with the loop in it, which names the open handles, while there is one: even one that is not active,
-    /// even one whose close callback has not run. Dropping a loop closes what is open,
-    /// without calling back.
+    /// [`CloseError`], with the loop in it, which names the open handles, while there is one: even
+    /// one that is not active, even one whose close callback has not run. Dropping a loop closes
+    /// what is open, without calling back.
     #[doc(alias = "uv_loop_close")]
     pub fn close(mut self) -> Result<B, CloseError<B>> {
         if self.exchanges != exchange::count() {
@@ -57,7 +58,8 @@ impl<B: Backend> CloseError<B> {
 
 impl<B: Backend> fmt::Debug for CloseError<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CloseError").field(&self.0).finish()
+        // `unwrap` and `main` print this: it names the handles as well.
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -23,13 +23,13 @@ impl<B: Backend> Loop<B> {
     #[inline]
     pub(super) fn iterate(&mut self, mode: RunMode) -> io::Result<()> {
         // Most iterations only wait and dispatch events.
-        let timeout = match self.has_due() || self.watchers[Phase::Prepare as usize].any_started() {
+        let timeout = match self.has_due() | self.watchers[Phase::Prepare as usize].any_started() {
             true => self.begin_iteration(mode),
             false if mode == RunMode::NoWait || self.dispatching => Some(Duration::ZERO),
-            false => self.time_to_timers(),
+            false => self.timers.next_due_ns().map(|deadline| self.time_to(deadline)),
         };
         self.poll(timeout)?;
-        if self.has_left() || self.watchers[Phase::Check as usize].any_started() {
+        if self.has_left() | self.watchers[Phase::Check as usize].any_started() {
             self.finish_iteration();
         }
         self.update_time();
@@ -41,14 +41,15 @@ impl<B: Backend> Loop<B> {
     #[inline]
     pub(super) fn has_due(&self) -> bool {
         self.has_left()
-            || !self.next_iteration.is_empty()
-            || self.watchers[Phase::Idle as usize].any_started()
+            | !self.next_iteration.is_empty()
+            | self.watchers[Phase::Idle as usize].any_started()
     }
 
-    /// True if this iteration has such callbacks.
+    /// True if this iteration has such callbacks. Mostly none of these is so: without `||` the
+    /// answer takes one branch, here and in [`has_due`](Loop::has_due).
     #[inline]
     fn has_left(&self) -> bool {
-        !self.pending.is_empty() || !self.closing.is_empty() || !self.closing_now.is_empty()
+        !self.pending.is_empty() | !self.closing.is_empty() | !self.closing_now.is_empty()
     }
 
     /// What comes before the poll; returns how long that may block.
@@ -84,13 +85,18 @@ impl<B: Backend> Loop<B> {
 
     pub(super) fn poll_timeout(&mut self) -> Option<Duration> {
         let may_block = !self.has_due() && !self.stopped && self.has_active() && !self.dispatching;
-        if may_block { self.time_to_timers() } else { Some(Duration::ZERO) }
+        if !may_block {
+            return Some(Duration::ZERO);
+        }
+        self.timers.next_deadline_ns().map(|deadline| self.time_to(deadline))
     }
 
     #[inline]
-    fn time_to_timers(&mut self) -> Option<Duration> {
-        let deadline = self.timers.next_deadline_ns()?;
-        Some(Duration::from_nanos(deadline.saturating_sub(self.now_ns())))
+    fn time_to(&mut self, deadline_ns: u64) -> Duration {
+        match deadline_ns.saturating_sub(self.now_ns()) {
+            0 => Duration::ZERO, // Mostly, in a loop that is busy with timers: it needs no division.
+            left => Duration::from_nanos(left),
+        }
     }
 
     fn run_pending(&mut self) {
@@ -109,27 +115,41 @@ impl<B: Backend> Loop<B> {
         let blocks = timeout != Some(Duration::ZERO);
         // A timeout that is neither zero nor for ever was counted from the loop's time.
         let begun_ns = self.now_ns.get();
-        let mut left = timeout;
         self.meters.count_iteration();
-        if blocks && self.meters.measures_idle_time() && self.dispatch_waiting()? {
+        if blocks && self.watches_wait && self.dispatch_waiting()? {
             return Ok(());
         }
-        loop {
-            // Not so if a panic has left some of what the last wait gave.
-            if !self.dispatching {
-                self.wait(left, blocks)?;
-            }
-            self.update_time();
-            let dispatched = self.dispatch();
-            self.meters.count_events(dispatched, !blocks);
-            if dispatched > 0 || !blocks || self.has_left() || !self.has_active() {
-                return Ok(());
-            }
-            left = timeout.map(|timeout| self.time_left(timeout, begun_ns));
-            if left == Some(Duration::ZERO) {
-                return Ok(());
-            }
+        let dispatched = self.poll_once(timeout, blocks)?;
+        if !blocks || self.has_progressed(dispatched) {
+            return Ok(());
         }
+        self.poll_again(timeout, begun_ns)
+    }
+
+    /// Waits once, and dispatches the events. Returns their number.
+    #[inline(always)] // So that an iteration is one function.
+    fn poll_once(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<usize> {
+        // Not so if a panic has left some of what the last wait gave.
+        if !self.dispatching {
+            self.wait(timeout, blocks)?;
+        }
+        self.update_time();
+        let dispatched = self.dispatch();
+        self.meters.count_events(dispatched, !blocks);
+        Ok(dispatched)
+    }
+
+    /// The same for what is rare: it shares a copy of the code.
+    #[cold]
+    #[inline(never)]
+    fn poll_rarely(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<usize> {
+        self.poll_once(timeout, blocks)
+    }
+
+    /// True if the iteration does not wait any more after so many events.
+    #[inline]
+    fn has_progressed(&self, dispatched: usize) -> bool {
+        dispatched > 0 || self.has_left() || !self.has_active()
     }
 
     /// Dispatches the events that are there before the loop blocks, if idle time is measured: only
@@ -137,22 +157,30 @@ impl<B: Backend> Loop<B> {
     /// blocked for. True if the iteration does not block any more.
     #[cold]
     fn dispatch_waiting(&mut self) -> io::Result<bool> {
-        if !self.dispatching {
-            self.wait(Some(Duration::ZERO), false)?;
+        if !self.meters.measures_idle_time() {
+            return Ok(false);
         }
-        self.update_time();
-        let dispatched = self.dispatch();
-        self.meters.count_events(dispatched, true);
-        Ok(dispatched > 0 || self.has_left() || !self.has_active())
+        let dispatched = self.poll_rarely(Some(Duration::ZERO), false)?;
+        Ok(self.has_progressed(dispatched))
     }
 
-    /// The rest of a timeout that began at `begun_ns`.
+    /// Waits for the rest of a timeout that began at `begun_ns`, until there is an event.
     #[cold]
-    fn time_left(&self, timeout: Duration, begun_ns: u64) -> Duration {
-        (Duration::from_nanos(begun_ns) + timeout).saturating_sub(self.now())
+    fn poll_again(&mut self, timeout: Option<Duration>, begun_ns: u64) -> io::Result<()> {
+        loop {
+            let end = timeout.map(|timeout| Duration::from_nanos(begun_ns) + timeout);
+            let left = end.map(|end| end.saturating_sub(self.now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            let dispatched = self.poll_rarely(left, true)?;
+            if self.has_progressed(dispatched) {
+                return Ok(());
+            }
+        }
     }
 
-    #[inline]
+    #[inline(always)] // As `poll_once`.
     fn wait(&mut self, mut timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
         self.iteration = self.iteration.wrapping_add(1);
         if self.has_outgoing() {
@@ -165,7 +193,7 @@ impl<B: Backend> Loop<B> {
         }
         self.operations.events.clear();
         self.operations.handled = 0;
-        if self.block_sigprof || self.meters.measures_idle_time() {
+        if self.watches_wait {
             return self.wait_watched(timeout, blocks);
         }
         self.backend.wait(timeout, &mut self.operations.events)
@@ -174,7 +202,7 @@ impl<B: Backend> Loop<B> {
     /// True if something is to be given to the kernel or the backend before the wait.
     #[inline]
     pub(super) fn has_outgoing(&self) -> bool {
-        self.streams.has_unflushed() || self.udps.has_unflushed() || self.works.has_lent()
+        self.streams.has_unflushed() | self.udps.has_unflushed() | self.works.has_lent()
     }
 
     #[inline(never)]
@@ -201,8 +229,23 @@ impl<B: Backend> Loop<B> {
 
     /// Handles what the last wait reported. Returns the number of events, without completions that
     /// ran no callback.
+    #[inline(always)] // As `poll_once`.
     fn dispatch(&mut self) -> usize {
         self.dispatching = true;
+        let mut dispatched = 0;
+        if !self.operations.events.is_empty() {
+            dispatched = self.dispatch_events();
+        }
+        if self.notifier.has_any() {
+            dispatched += self.run_notifications();
+        }
+        // Callbacks of notifications may have fetched events: `try_read` does.
+        self.dispatching = self.operations.handled < self.operations.events.len();
+        dispatched
+    }
+
+    #[inline(never)] // With many sources ready, the readiness of streams has the registers to itself.
+    fn dispatch_events(&mut self) -> usize {
         let mut dispatched = 0;
         while let Some(event) = self.operations.events.get(self.operations.handled) {
             self.operations.handled += 1;
@@ -224,11 +267,6 @@ impl<B: Backend> Loop<B> {
                 }
             }
         }
-        if self.notifier.has_any() {
-            dispatched += self.run_notifications();
-        }
-        // Callbacks of notifications may have fetched events: `try_read` does.
-        self.dispatching = self.operations.handled < self.operations.events.len();
         dispatched
     }
 

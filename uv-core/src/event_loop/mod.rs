@@ -46,6 +46,7 @@ pub(crate) use state::States;
 /// How long [`Loop::run`] runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "uv_run_mode")]
+// Exhaustive: the modes of `uv_run`.
 pub enum RunMode {
     /// Until nothing is left that could call back, or [`Loop::stop`].
     Default,
@@ -161,6 +162,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     process: u32,
     meters: Arc<Meters>,
     block_sigprof: bool,
+    /// Something is to be done around each wait: idle time is measured, or `SIGPROF` blocked.
+    watches_wait: bool,
 }
 
 impl<B: Backend> Loop<B> {
@@ -212,6 +215,7 @@ impl<B: Backend> Loop<B> {
             process: std::process::id(),
             meters: Arc::new(Meters::default()),
             block_sigprof: false,
+            watches_wait: false,
         }
     }
 
@@ -321,7 +325,8 @@ impl<B: Backend> Loop<B> {
     /// For embedding: call it after each run with [`RunMode::NoWait`] and after each use of the
     /// loop from outside. It is zero while a callback is due, and while changes of handles and
     /// requests are not submitted to the kernel: until the next run submits them, the descriptor
-    /// may not become readable.
+    /// may not become readable. It is also zero for a loop that is not [alive](Loop::is_alive):
+    /// do not ask that for its time, or the other poller spins.
     ///
     #[cfg_attr(unix, doc = "```")]
     #[cfg_attr(not(unix), doc = "```ignore")]
@@ -417,6 +422,7 @@ impl<B: Backend> Loop<B> {
     #[doc(alias = "UV_METRICS_IDLE_TIME")]
     pub fn measure_idle_time(&mut self) {
         self.meters.measure_idle_time();
+        self.watches_wait = true;
     }
 
     /// Blocks `SIGPROF` while the loop waits, so that a sampling profiler does not wake it.
@@ -436,6 +442,7 @@ impl<B: Backend> Loop<B> {
     pub fn block_sigprof(&mut self) -> io::Result<()> {
         sys::SigprofBlocked::is_supported()?;
         self.block_sigprof = true;
+        self.watches_wait = true;
         Ok(())
     }
 
@@ -477,6 +484,7 @@ impl Drop for Running {
 impl<B: Backend> fmt::Debug for Loop<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loop")
+            .field("backend", &self.backend.name())
             .field("handles", &self.open_handles())
             .field("active", &self.active_handles)
             .field("closing", &self.closing.len())

@@ -17,6 +17,7 @@ use crate::sys::fs::{Name, Owners, Times};
 /// assert_eq!(SetTime::from(UNIX_EPOCH), SetTime::At(Timestamp { sec: 0, nsec: 0 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: all that `utimensat` can do to a time.
 pub enum SetTime {
     /// This time.
     At(Timestamp),

@@ -21,6 +21,7 @@ use crate::sys::fs::Name;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum EntryKind {
     /// The file system does not report the kind.
     #[default]
@@ -65,6 +66,7 @@ impl EntryKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(alias = "uv_dirent_t")]
+#[non_exhaustive]
 pub struct Dirent {
     /// The file name, without the path of the directory.
     pub name: OsString,

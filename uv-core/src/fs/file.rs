@@ -134,6 +134,40 @@ impl From<std::fs::File> for File {
     }
 }
 
+/// For calls that this module lacks, of `rustix` or `std`:
+///
+/// ```
+/// use std::os::fd::AsFd;
+///
+/// let file = uv_core::fs::File::from(std::fs::File::open("Cargo.toml")?);
+/// let duplicate = std::fs::File::from(file.as_fd().try_clone_to_owned()?);
+/// assert!(duplicate.metadata()?.is_file());
+/// # std::io::Result::Ok(())
+/// ```
+#[cfg(unix)]
+impl std::os::fd::AsFd for File {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.std().as_fd()
+    }
+}
+
+/// For calls that this module lacks:
+///
+/// ```
+/// use std::os::windows::io::AsHandle;
+///
+/// let file = uv_core::fs::File::from(std::fs::File::open("Cargo.toml")?);
+/// let duplicate = std::fs::File::from(file.as_handle().try_clone_to_owned()?);
+/// assert!(duplicate.metadata()?.is_file());
+/// # std::io::Result::Ok(())
+/// ```
+#[cfg(windows)]
+impl std::os::windows::io::AsHandle for File {
+    fn as_handle(&self) -> std::os::windows::io::BorrowedHandle<'_> {
+        self.std().as_handle()
+    }
+}
+
 impl AsRef<std::fs::File> for File {
     fn as_ref(&self) -> &std::fs::File {
         self.std()

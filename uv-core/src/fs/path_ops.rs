@@ -33,6 +33,7 @@ bitflags::bitflags! {
 /// assert_eq!(uv_core::fs::SymlinkKind::default(), uv_core::fs::SymlinkKind::File);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SymlinkKind {
     /// To a file.
     #[default]

@@ -7,7 +7,7 @@ use poll_core::{Op, OpKind};
 use super::File;
 use super::operation::{Action, Call, Operation};
 use crate::pool::{Step, Task};
-use crate::storage::{IoBuf, IoBufMut};
+use crate::storage::{IntoIoBuf, IoBuf, IoBufMut};
 use crate::sys::Slices;
 use crate::sys::fs as sys;
 
@@ -64,6 +64,8 @@ pub fn read_at<T: IoBufMut + Send>(file: &File, buf: T, offset: u64) -> Operatio
 /// # let file = fs::File::from(std::fs::File::create(dir.join("a"))?);
 /// let (count, _) = fs::write(&file, ["many ", "pieces"]).perform();
 /// assert_eq!(count?, 11);
+/// let (count, _) = fs::write(&file, 7_u32.to_be_bytes()).perform(); // An array comes back in a box.
+/// assert_eq!(count?, 4);
 /// # drop(std::fs::remove_dir_all(dir));
 /// # std::io::Result::Ok(())
 /// ```
@@ -73,8 +75,8 @@ pub fn read_at<T: IoBufMut + Send>(file: &File, buf: T, offset: u64) -> Operatio
 /// The system's errors. If one occurs after a part was written, as when the disk becomes full, the
 /// result is the length of that part, and the next write reports the error.
 #[doc(alias = "uv_fs_write")]
-pub fn write<T: IoBuf + Send>(file: &File, buf: T) -> Operation<Writing<T>> {
-    Operation(Writing::new(file, buf, None))
+pub fn write<T: IntoIoBuf<Buf: Send>>(file: &File, buf: T) -> Operation<Writing<T::Buf>> {
+    Operation(Writing::new(file, buf.into_io_buf(), None))
 }
 
 /// As [`write`](write()), at a given offset; the position of the file is unchanged (`pwritev(2)`).
@@ -94,8 +96,12 @@ pub fn write<T: IoBuf + Send>(file: &File, buf: T) -> Operation<Writing<T>> {
 ///
 /// As for `write`, and those of [`read_at`].
 #[doc(alias = "uv_fs_write")]
-pub fn write_at<T: IoBuf + Send>(file: &File, buf: T, offset: u64) -> Operation<Writing<T>> {
-    Operation(Writing::new(file, buf, Some(offset)))
+pub fn write_at<T: IntoIoBuf<Buf: Send>>(
+    file: &File,
+    buf: T,
+    offset: u64,
+) -> Operation<Writing<T::Buf>> {
+    Operation(Writing::new(file, buf.into_io_buf(), Some(offset)))
 }
 
 /// The action of [`read`] and [`read_at`].

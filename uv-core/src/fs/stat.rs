@@ -22,6 +22,7 @@ const _: () = assert!(fits_task::<Call<sys::StatRequest, Stat>>());
 /// assert_eq!(Timestamp::from(UNIX_EPOCH - Duration::from_millis(1500)), before);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+// Exhaustive: a plain pair, which programs construct.
 pub struct Timestamp {
     /// Seconds; negative before 1970.
     pub sec: i64,

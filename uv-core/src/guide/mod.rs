@@ -8,6 +8,7 @@
 //! | [`state`] | where the state of a program lives |
 //! | [`errors`] | one path for errors |
 //! | [`streams`] | reading and writing with back-pressure |
+//! | [`udp`] | datagrams, with retries |
 //! | [`threads`] | threads, the pool, channels |
 //! | [`files`] | files |
 //! | [`processes`] | processes, signals, standard streams |
@@ -29,7 +30,7 @@ macro_rules! pages {
 }
 
 pages! {
-    first_server the_loop handles state errors streams threads files processes choosing_a_backend
+    first_server the_loop handles state errors streams udp threads files processes choosing_a_backend
     writing_a_backend testing several_loops coming_from_libuv coming_from_mio coming_from_tokio
     platforms cookbook
 }

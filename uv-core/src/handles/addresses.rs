@@ -29,7 +29,7 @@ pub(crate) enum Named {
     Known(Vec<SocketAddr>),
     /// A host and a service.
     Name(String, String),
-    /// A text without a port.
+    /// A text without a port, or with a number that is none.
     Invalid(String),
 }
 
@@ -55,10 +55,20 @@ impl Addresses {
     }
 }
 
-/// The text has no port.
+/// The text has no port, or a number that is none.
 pub(crate) fn invalid(text: &str) -> io::Error {
-    let why = format!("{text:?} names no address: write it as \"host:port\"");
-    io::Error::new(io::ErrorKind::InvalidInput, why)
+    let why = match text.rsplit_once(':') {
+        Some((_, port)) if is_no_port(port) => format!("ports are 0 to 65535, not {port}"),
+        _ => "write it as \"host:port\"".into(),
+    };
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{text:?} names no address: {why}"))
+}
+
+/// True for a number that is no port. A lookup would take its lower 16 bits.
+fn is_no_port(service: &str) -> bool {
+    let digits = service.trim().trim_start_matches(['+', '-']);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && service.parse::<u16>().is_err()
 }
 
 /// There was no address to try.
@@ -75,6 +85,7 @@ impl std::fmt::Display for Addresses {
                 }
                 Ok(())
             }
+            Named::Name(host, service) if host.contains(':') => write!(f, "[{host}]:{service}"),
             Named::Name(host, service) => write!(f, "{host}:{service}"),
             Named::Invalid(text) => f.write_str(text),
         }
@@ -87,8 +98,12 @@ impl From<&str> for Addresses {
             return address.into();
         }
         Addresses(match text.rsplit_once(':') {
-            Some((host, service)) if !host.is_empty() && !service.is_empty() => {
-                Named::Name(host.into(), service.into())
+            Some((host, service))
+                if !(host.is_empty() || service.is_empty() || is_no_port(service)) =>
+            {
+                // With a service or a scope, as in `[fe80::1%eth0]:https`, it is looked up.
+                let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+                Named::Name(inside.unwrap_or(host).into(), service.into())
             }
             _ => Named::Invalid(text.into()),
         })
@@ -136,4 +151,36 @@ from! {
     String: |text| text.as_str();
     &String: |text| text.as_str();
     (String, u16): |pair| (pair.0.as_str(), pair.1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_no_port_is_an_error() {
+        let texts = ["127.0.0.1:65536", "[::1]:123456789012", "localhost:-1", "localhost: 80"];
+        for text in texts {
+            let error = Addresses::from(text).resolve().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{text}");
+            assert!(error.to_string().contains("ports are 0 to 65535"), "{error}");
+        }
+        let last = Addresses::from("127.0.0.1:65535").resolve().unwrap();
+        assert_eq!(last, ["127.0.0.1:65535".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_number_in_brackets_may_have_a_service() {
+        let named = Addresses::from("[::1]:https");
+        assert_eq!(named, Addresses(Named::Name("::1".into(), "https".into())));
+        assert_eq!(named.to_string(), "[::1]:https");
+    }
+
+    #[test]
+    fn a_text_without_a_port_is_an_error() {
+        for text in ["127.0.0.1", "localhost:", ":80", ""] {
+            let error = Addresses::from(text).resolve().unwrap_err();
+            assert!(error.to_string().ends_with("write it as \"host:port\""), "{error}");
+        }
+    }
 }

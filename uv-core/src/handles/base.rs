@@ -489,7 +489,8 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     }
 
     /// Closes the handle, if it is open, because of an error, which the handler of
-    /// [`Loop::on_error`] gets in the pending phase.
+    /// [`Loop::on_error`] gets in the pending phase. The handler gets it also if the handle was
+    /// closed before.
     ///
     /// ```
     /// use std::io::ErrorKind;

@@ -78,6 +78,7 @@ pub enum TtyMode {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: a plain pair, which programs construct and compare.
 pub struct WindowSize {
     /// The width.
     pub columns: u16,

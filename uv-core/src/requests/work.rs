@@ -58,6 +58,7 @@ pub struct WorkRequest(Token);
 /// lp.run(RunMode::Default)?;
 /// # std::io::Result::Ok(())
 /// ```
+#[non_exhaustive]
 pub enum WorkError {
     /// It was cancelled before it started.
     Cancelled,

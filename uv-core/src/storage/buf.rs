@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// `Vec<u8>`, `Box<[u8]>`, `Arc<[u8]>`, `Rc<[u8]>`, `String`, `&'static [u8]` and
 /// `&'static str` are one piece each, and so are `Arc<Vec<u8>>`, `Box<[u8; N]>` and, by the feature
 /// `bytes`, `bytes::{Bytes, BytesMut}`. An array of bytes is none, because its bytes move with it, but
-/// a write takes it all the same: see [`IntoIoBuf`]. A `Vec`, an array or a boxed slice of buffers is written as if its pieces were one, by a single system call
-/// if the kernel takes that many.
+/// a write takes it all the same: see [`IntoIoBuf`]. A `Vec`, an array or a boxed slice of buffers
+/// is written as if its pieces were one, by a single system call if the kernel takes that many.
 ///
 /// An implementation:
 ///

@@ -68,8 +68,8 @@ pub(crate) use api::StreamKey;
 pub(crate) use buffered_request::BufferedRequest;
 pub(crate) use handle_passing::Passing;
 pub use input::read::ReadRequest;
-use input::read::Reader;
 pub(crate) use input::read::Scratch;
+use input::read::{FastPath, Reader};
 use input::recv_policy::RecvPolicy;
 pub use listener::Listener;
 pub(crate) use listener::PrepareListen;
@@ -346,11 +346,10 @@ pub(crate) fn new_stream<B: Backend>(
 #[inline]
 pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token, ready: Readiness) {
     if ready == Readiness::READ {
-        if input::read::fast_path(lp, key) {
-            return input::update_recv_mode(lp, key);
-        }
-        if input::read::allocated_fast_path(lp, key) {
-            return;
+        match input::read::fast_path(lp, key) {
+            FastPath::Lent => return input::update_recv_mode(lp, key),
+            FastPath::Allocated => return,
+            FastPath::NotTaken => {}
         }
     }
     let Some(slot) = lp.streams.slots.get(key) else { return };

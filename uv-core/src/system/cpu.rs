@@ -16,6 +16,7 @@ use crate::sys;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "uv_cpu_info_t")]
+#[non_exhaustive]
 pub struct CpuInfo {
     /// The model name; empty if it is unknown.
     pub model: String,
@@ -41,6 +42,7 @@ pub struct CpuInfo {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CpuTimes {
     /// In user mode.
     pub user: Duration,

@@ -21,6 +21,7 @@ use crate::sys;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct InterfaceAddress {
     /// The name of the interface. On Windows, the friendly name.
     pub name: String,

@@ -56,6 +56,7 @@ pub use users::{Group, User, current_user, group, temp_dir, user};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[doc(alias = "uv_utsname_t")]
+#[non_exhaustive]
 pub struct Uname {
     /// The system: `Linux`, `FreeBSD`, `Darwin`, `Windows_NT`.
     pub sysname: String,

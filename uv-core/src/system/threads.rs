@@ -8,6 +8,7 @@ use crate::sys::threads::Thread;
 
 /// The priority of a thread, relative to the other threads of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ThreadPriority {
     /// The lowest.
     Lowest,

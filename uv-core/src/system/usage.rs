@@ -18,6 +18,7 @@ use crate::sys;
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResourceUsage {
     /// Time in user mode.
     pub user_time: Duration,

@@ -16,6 +16,7 @@ use crate::sys;
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct User {
     /// The login name.
     pub name: String,
@@ -42,6 +43,7 @@ pub struct User {
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Group {
     /// The name.
     pub name: String,

@@ -40,6 +40,7 @@ bitflags! {
 /// file is its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[doc(alias = "uv_fs_event")]
+// Exhaustive: a program that ignores one of these kinds misses changes.
 pub enum FsEventKind<'a> {
     /// An entry was created, removed or renamed; or the watched file or directory itself, if the
     /// path is its own name.

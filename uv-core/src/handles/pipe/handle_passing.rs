@@ -7,7 +7,7 @@ use poll_core::Backend;
 use super::Pipe;
 use crate::Loop;
 use crate::handles::{AnyHandle, Handle, Tcp, Udp};
-use crate::storage::IoBuf;
+use crate::storage::IntoIoBuf;
 use crate::streams::{self, Flags, WriteRequest, write_with_handles};
 use crate::sys::{self, PassedKind};
 
@@ -131,14 +131,14 @@ impl Pipe {
     /// and not delivered (`read_start` delivers them); `EBADF` for a handle that is closing or has
     /// no socket.
     #[doc(alias = "uv_write2")]
-    pub fn write_with_handles<B: Backend, T: IoBuf>(
+    pub fn write_with_handles<B: Backend, T: IntoIoBuf>(
         self,
         lp: &mut Loop<B>,
         buf: T,
         handles: &[AnyHandle],
-        callback: impl FnOnce(&mut Loop<B>, Pipe, io::Result<()>, T) + 'static,
+        callback: impl FnOnce(&mut Loop<B>, Pipe, io::Result<()>, T::Buf) + 'static,
     ) -> io::Result<WriteRequest> {
-        write_with_handles(self, lp, buf, handles, callback)
+        write_with_handles(self, lp, buf.into_io_buf(), handles, callback)
     }
 
     /// As [`try_write`](crate::Stream::try_write), with handles, which are passed if at least one

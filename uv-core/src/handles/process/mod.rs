@@ -72,6 +72,7 @@ pub struct Process(pub(crate) Token);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: a wait status has no more, and tests of programs construct it.
 pub struct Exit {
     /// The exit code; zero if a signal has terminated the child.
     pub code: i64,

@@ -15,6 +15,7 @@ pub(super) type OnReady<B> = InlineFnMut<B, (Udp, UdpReady)>;
 
 /// What the socket of [`Udp::recv_ready_start`] has for its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: code that polls the socket by itself constructs it.
 pub struct UdpReady {
     /// Datagrams, or an error of the socket.
     pub readable: bool,

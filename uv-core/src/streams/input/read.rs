@@ -145,8 +145,7 @@ fn unread(memory: &[u8], result: &io::Result<usize>) -> Option<RecvChunk> {
 
 /// The outcome of a read.
 struct Received {
-    /// `None` for `WouldBlock`.
-    result: Option<io::Result<usize>>,
+    result: io::Result<usize>,
     /// All of the memory was filled: more bytes may be available.
     full: bool,
 }
@@ -159,28 +158,28 @@ enum Lent {
     Rest,
     /// The end of file, or an error.
     End,
+    /// A reader that allocates was called instead.
+    ByReader,
     /// The stream was not read.
     Nothing,
-}
-
-impl Received {
-    const NOTHING: Received = Received { result: None, full: false };
 }
 
 impl<B: Backend> StreamSlot<B> {
     /// Reads once. The end of file and errors end pushed reading.
     #[inline(always)] // On the path of every read event.
     fn receive(&mut self, memory: &mut [u8], active_handles: &mut usize) -> Received {
-        let Some(socket) = &self.socket else { return Received::NOTHING };
-        let passing = match self.kind {
-            Kind::Pipe => self.passing.as_deref_mut(),
-            Kind::Tcp | Kind::Tty => None,
+        let Some(socket) = &self.socket else {
+            return Received { result: Err(io::ErrorKind::WouldBlock.into()), full: false };
         };
-        match receive(socket, passing, memory) {
+        let result = match self.kind {
+            // Other streams have nothing there, and it is in another cache line.
+            Kind::Pipe => receive(socket, self.passing.as_deref_mut(), memory),
+            Kind::Tcp | Kind::Tty => uninterrupted(|| socket.receive(memory)),
+        };
+        match result {
             Ok(count @ 1..) => {
-                self.recv_policy.record(count);
                 let full = count == memory.len() && !self.flags.contains(Flags::BLOCKING);
-                Received { result: Some(Ok(count)), full }
+                Received { result: Ok(count), full }
             }
             result => self.received_no_bytes(result, active_handles),
         }
@@ -192,13 +191,16 @@ impl<B: Backend> StreamSlot<B> {
         result: io::Result<usize>,
         active_handles: &mut usize,
     ) -> Received {
+        let full = false;
         match &result {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::NOTHING,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Received { result, full };
+            }
             Err(_) => self.flags -= Flags::READABLE | Flags::WRITABLE,
             Ok(_) => {}
         }
         self.stop_reading_at_end(active_handles);
-        Received { result: Some(result), full: false }
+        Received { result, full }
     }
 
     /// # Errors
@@ -352,7 +354,7 @@ pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if !allocates && !lp.streams.has_received(key) {
         for _ in 0..READS_PER_EVENT {
             // The bytes that an operation is receiving precede those that a read would return.
-            let lease = lend_read(lp, key, |slot| slot.input.is_none());
+            let lease = lend_read::<B, false>(lp, key);
             if !matches!(lease, Lent::Full) {
                 break;
             }
@@ -384,54 +386,63 @@ pub(in crate::streams) fn lend_piece<B: Backend>(
     lp.streams.put_back_reader(key, reader);
 }
 
-/// The fast path of a read event: reads and lends the available bytes, without rearming. False
-/// if the stream waits for anything else than bytes.
+/// How the fast path of a read event has ended.
+pub(in crate::streams) enum FastPath {
+    /// The stream waits for anything else than bytes.
+    NotTaken,
+    /// Bytes were lent.
+    Lent,
+    /// A reader that allocates was called.
+    Allocated,
+}
+
+/// The fast path of a read event: reads and lends the available bytes, without rearming.
 #[inline]
-pub(in crate::streams) fn fast_path<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
+pub(in crate::streams) fn fast_path<B: Backend>(lp: &mut Loop<B>, key: Token) -> FastPath {
     for number in 0..READS_PER_EVENT {
-        match lend_read(lp, key, StreamSlot::waits_for_bytes_only) {
+        match lend_read::<B, true>(lp, key) {
             Lent::Full => {}
             Lent::Rest => break,
             Lent::End => {
                 arm::update_or_fail(lp, key);
                 break;
             }
+            Lent::ByReader => return FastPath::Allocated,
             // A callback that changed the stream has armed it.
-            Lent::Nothing => return number > 0,
+            Lent::Nothing if number > 0 => break,
+            Lent::Nothing => return FastPath::NotTaken,
         }
     }
-    true
+    FastPath::Lent
 }
 
-/// The same for a reader that allocates: it reads as often as it wants itself.
+/// Calls a reader that allocates and was taken out of its stream: it reads as often as it wants.
 #[inline]
-pub(in crate::streams) fn allocated_fast_path<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
-    let Some(slot) = lp.streams.slots.get_mut(key) else { return false };
-    if !slot.waits_for_allocated_bytes_only() {
-        return false;
-    }
-    let Some(mut reader) = slot.reader.take() else { return false };
-    call_reader(lp, &mut reader, key, None);
+fn read_allocated<B: Backend>(lp: &mut Loop<B>, key: Token, mut taken: Option<Reader<B>>) -> Lent {
+    let Some(reader) = &mut taken else { return Lent::Nothing };
+    call_reader(lp, reader, key, None);
     let Some(slot) = lp.streams.slots.get_mut(key) else {
         exchange::note();
-        return true;
+        return Lent::ByReader;
     };
     // Whatever else the callback has changed, it has armed the stream.
-    if !slot.put_back(Some(reader)) && !slot.flags.contains(Flags::READING) {
+    if !slot.put_back(taken) && !slot.flags.contains(Flags::READING) {
         arm::update_or_fail(lp, key);
     }
-    true
+    Lent::ByReader
 }
 
-/// Reads once into the loop's buffer and lends the bytes to the reader, if `may` permits it.
+/// Reads once into the loop's buffer and lends the bytes to the reader, if no operation receives. On
+/// the fast path, only if the stream waits for nothing but bytes; a reader that allocates is called.
 #[inline(always)] // So that the fast path is one function.
-fn lend_read<B: Backend>(
-    lp: &mut Loop<B>,
-    key: Token,
-    may: impl FnOnce(&StreamSlot<B>) -> bool,
-) -> Lent {
+fn lend_read<B: Backend, const FAST: bool>(lp: &mut Loop<B>, key: Token) -> Lent {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return Lent::Nothing };
-    if !may(slot) {
+    let lends = if FAST { slot.waits_for_bytes_only() } else { slot.input.is_none() };
+    if !lends {
+        if FAST && slot.waits_for_allocated_bytes_only() {
+            let taken = slot.reader.take();
+            return read_allocated(lp, key, taken);
+        }
         return Lent::Nothing;
     }
     // The reader and the buffer are put back when the callback has returned.
@@ -442,8 +453,15 @@ fn lend_read<B: Backend>(
     };
     let mut scratch = lp.streams.scratch.take().unwrap_or_else(new_scratch);
     let Received { result, full } = slot.receive(&mut scratch[..], &mut lp.active_handles);
-    let ended = !matches!(result, None | Some(Ok(1..)));
-    if let Some(result) = result {
+    let ended = match &result {
+        Ok(0) => true,
+        Ok(count) => {
+            slot.recv_policy.record(*count);
+            false
+        }
+        Err(error) => !would_block(error),
+    };
+    if result.is_ok() || ended {
         let result = result.map(|count| &scratch[..count]);
         call_reader(lp, reader, key, Some(result));
     }
@@ -495,7 +513,12 @@ fn receive_allocated<B: Backend>(
         return (Err(io::ErrorKind::WouldBlock.into()), false);
     }
     let Received { result, full } = slot.receive(memory, &mut lp.active_handles);
-    (result.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into())), full)
+    (result, full)
+}
+
+#[cold]
+fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// Takes bytes that were received before.
@@ -601,11 +624,14 @@ pub(in crate::streams) fn try_read<B: Backend>(
         return result;
     }
     let slot = lp.streams.open(key)?;
-    let received = match slot.input {
-        Some(_) => None,
-        None => slot.receive(memory, &mut lp.active_handles).result,
-    };
-    received.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
+    if slot.input.is_some() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let result = slot.receive(memory, &mut lp.active_handles).result;
+    if let Ok(count @ 1..) = result {
+        slot.recv_policy.record(count);
+    }
+    result
 }
 
 /// Calls back for a read request that was removed.

@@ -134,11 +134,13 @@ pub(in crate::streams) fn done<B: Backend>(
     arm::update_or_fail(lp, key);
 }
 
-/// The socket is writable: it is connected, or has failed to.
+/// The socket is writable: it is connected, or has failed to. A socket without an error may as well
+/// be connecting still, if the backend reported a readiness that does not hold.
 pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
     let Some(socket) = &slot.socket else { return };
     let result = match socket.take_error() {
+        Ok(None) if !sys::is_writable(socket) => return, // The readiness is reported again.
         Ok(None) => Ok(()),
         Ok(Some(error)) | Err(error) => Err(error),
     };

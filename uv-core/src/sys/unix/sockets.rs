@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 
+use poll_core::RawSource;
 use socket2::{Domain, Socket, Type};
 
 /// The owned descriptor that [`Tcp::open`](crate::Tcp::open) takes.
@@ -103,6 +104,15 @@ pub(crate) unsafe fn accepted(raw: usize) -> io::Result<Socket> {
 
     // SAFETY: an open descriptor without another owner, by the caller's contract.
     Ok(unsafe { Socket::from_raw_fd(raw as i32) })
+}
+
+/// True if a write would not wait: the socket is connected, or its connection has ended. An error
+/// of the call counts as such.
+pub(crate) fn is_writable(socket: &Socket) -> bool {
+    let mut asked =
+        libc::pollfd { fd: RawSource::of(socket).fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: `asked` is one `pollfd`, a local that outlives the call.
+    unsafe { libc::poll(&raw mut asked, 1, 0) != 0 }
 }
 
 /// True if the connect is in progress.

@@ -49,7 +49,7 @@ pub(crate) use signals::{subscribe, unsubscribe};
 
 pub(crate) use sockets::{
     ABORTED, CANCELLED, COALESCE_MAX, LARGE_READ, NO_BUFFER, OwnedSocket, Reserve, SEND_FLAGS,
-    accept, accepted, is_connecting, is_per_connection, is_transient, is_wrong_family,
+    accept, accepted, is_connecting, is_per_connection, is_transient, is_writable, is_wrong_family,
     out_of_descriptors, reuse_port, socket_pair, stream_socket,
 };
 

@@ -77,15 +77,38 @@ cfg_if::cfg_if! {
         }
 
         /// Reads from the page cache (`RWF_NOWAIT`, Linux 4.14). `None` if not all bytes are
-        /// cached, if there are more than `CACHED_MAX`, or on any error: a blocking read decides
-        /// then.
+        /// cached, if there are more than `CACHED_MAX`, if the file is read past the cache, or on
+        /// any error: a blocking read decides then.
         pub(crate) fn read_cached(file: &File, slices: &Slices, offset: u64) -> Option<usize> {
             let (left, bytes) = (slices.remaining(), slices.bytes());
             if left.len() > MAX_PIECES || !(1..=CACHED_MAX).contains(&bytes) {
                 return None;
             }
+            if may_be_direct(left, offset) && is_direct(file) {
+                return None;
+            }
             let read = read_nowait(file, left, offset)?;
             (read == bytes).then_some(bytes)
+        }
+
+        /// The least alignment of memory, length and offset that direct reads need on most devices.
+        const SECTOR: usize = 512;
+
+        /// True if a read is aligned as direct ones are. Memory of an allocator seldom is, so that
+        /// other reads need no system call to find out about the file.
+        fn may_be_direct(list: &[iovec], offset: u64) -> bool {
+            let is_aligned = |piece: &iovec| {
+                (piece.iov_base as usize | piece.iov_len).is_multiple_of(SECTOR)
+            };
+            offset.is_multiple_of(SECTOR as u64) && list.iter().all(is_aligned)
+        }
+
+        /// True if reads go past the page cache (`O_DIRECT`). The kernel waits for the device then,
+        /// also with `RWF_NOWAIT`.
+        fn is_direct(file: &File) -> bool {
+            // SAFETY: no memory is passed.
+            let flags = unsafe { libc::fcntl(fd(file), libc::F_GETFL) };
+            flags != -1 && flags & libc::O_DIRECT != 0
         }
 
         /// True if a read at this offset does not wait for the disk. An offset beyond the end
@@ -266,4 +289,50 @@ fn by_read_write(SendFile { to, from, offset, len }: &SendFile) -> io::Result<us
         sent += count;
     }
     Ok(sent)
+}
+
+#[cfg(all(test, target_os = "linux", any(target_env = "gnu", target_env = "musl")))]
+mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use super::*;
+    use crate::IoBufMut;
+
+    #[repr(align(4096))]
+    struct Page([u8; 4096]);
+
+    struct Buffer(Box<Page>);
+
+    // SAFETY: the memory of a box does not move with it.
+    unsafe impl IoBufMut for Buffer {
+        const ONE_PIECE: bool = true;
+
+        fn memory(&mut self) -> &mut [u8] {
+            &mut self.0.0
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no page cache")]
+    fn reads_past_the_cache_are_left_to_threads() {
+        let name = format!("uv-core-direct-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, [7; 4096]).unwrap();
+        // The kernel refuses to read past cached pages that are not written yet.
+        std::fs::File::open(&path).unwrap().sync_all().unwrap();
+        let mut buffer = Buffer(Box::new(Page([0; 4096])));
+        let slices = Slices::for_read(&mut buffer);
+        let cached = File::from(std::fs::File::open(&path).unwrap());
+        // A kernel may refuse such reads on some file systems.
+        assert!(read_cached(&cached, &slices, 0).is_none_or(|count| count == 4096));
+        let mut options = std::fs::OpenOptions::new();
+        // Not every file system has such files.
+        if let Ok(direct) = options.read(true).custom_flags(libc::O_DIRECT).open(&path) {
+            let direct = File::from(direct);
+            assert_eq!(read_cached(&direct, &slices, 0), None);
+            assert_eq!(read(&direct, &slices, Some(0)).unwrap(), 4096);
+            assert_eq!(buffer.0.0, [7; 4096]);
+        }
+        std::fs::remove_file(path).unwrap();
+    }
 }
