@@ -1,6 +1,7 @@
 //! A backend decorator that injects faults from a seed.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +50,21 @@ impl Fault {
         Fault::SubmitError,
         Fault::ShortTransfer,
     ];
+
+    /// Its name in reports, in the plural.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::EarlyReturn => "early returns",
+            Fault::LateReadiness => "late events",
+            Fault::SpuriousReadiness => "spurious events",
+            Fault::LateCompletion => "late completions",
+            Fault::Reorder => "events out of order",
+            Fault::LateCancel => "late cancels",
+            Fault::RegisterError => "errors of register",
+            Fault::SubmitError => "errors of submit",
+            Fault::ShortTransfer => "short transfers",
+        }
+    }
 }
 
 /// How many faults of each kind a [`Faulty`] has injected. Clones share the counts.
@@ -66,8 +82,19 @@ impl FaultCounts {
         Fault::ALL.iter().map(|fault| self.of(*fault)).sum()
     }
 
-    fn count(&self, fault: Fault) {
-        self.0[fault as usize].fetch_add(1, Ordering::Relaxed);
+    /// Adds faults that were counted elsewhere, as in another process.
+    pub fn add(&self, fault: Fault, number: u64) {
+        self.0[fault as usize].fetch_add(number, Ordering::Relaxed);
+    }
+}
+
+/// The number and the name of each kind that has occurred.
+impl fmt::Display for FaultCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = Fault::ALL.into_iter().filter(|fault| self.of(*fault) > 0);
+        let counts: Vec<_> =
+            kinds.map(|fault| format!("{} {}", self.of(fault), fault.name())).collect();
+        f.write_str(&counts.join(", "))
     }
 }
 
@@ -179,7 +206,7 @@ impl<B: Backend> Faulty<B> {
     fn occurs(&mut self, fault: Fault) -> bool {
         let occurs = self.rng.chance(self.per_mille[fault as usize]);
         if occurs {
-            self.counts.count(fault);
+            self.counts.add(fault, 1);
         }
         occurs
     }

@@ -109,6 +109,7 @@ pub const POINTS: &[&str] = &[
 
 /// A case of the suite.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Case {
     /// The point of the contract, or of the loop's behaviour, that it checks.
     pub point: u8,
@@ -129,6 +130,7 @@ impl Case {
 
 /// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The contract holds.
     Pass,

@@ -101,6 +101,27 @@ fn the_list_names_all_cases_and_runs_none() {
     assert!(out.starts_with("4. Silence\n  silence::modify_to_no_interest\n\n1 cases"), "{out}");
 }
 
+/// Every kind of fault that changes no result is met; the others are for random programs.
+#[cfg(target_os = "linux")]
+#[test]
+fn faults_are_counted() {
+    use conformance::Fault;
+
+    let cases = ["one_way_pipes", "read_requests", "hundreds_of_connects", "the_final_count"];
+    let args = ["--backend", "epoll,uring", "--faulty", "1-8"];
+    let (status, out, err) = program(&[&args[..], &cases].concat());
+    assert_eq!(status, Some(0), "{out}{err}");
+    let (_, faults) = out.split_once("\nFaults\n").expect("a section");
+    let of = |backend| faults.lines().find(|line| line.starts_with(backend)).expect("a line");
+    let operations = [Fault::LateCompletion, Fault::LateCancel, Fault::ShortTransfer];
+    for fault in Fault::ALL {
+        let is_error = matches!(fault, Fault::RegisterError | Fault::SubmitError);
+        let by_readiness = !is_error && !operations.contains(&fault);
+        assert_eq!(of("  epoll: ").contains(fault.name()), by_readiness, "{fault:?}: {out}");
+        assert_eq!(of("  uring: ").contains(fault.name()), !is_error, "{fault:?}: {out}");
+    }
+}
+
 #[test]
 fn invalid_usage_is_status_2_with_a_remedy() {
     let absent = if cfg!(windows) { "epoll" } else { "iocp" };

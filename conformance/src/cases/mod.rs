@@ -387,7 +387,8 @@ macro_rules! __list_of_cases {
                 in_a_destructor_lose_no_connect
                 in_a_destructor_leave_timers_scheduled
                 in_a_destructor_end_no_pool_thread
-                in_a_destructor_leave_every_handle_closable;
+                in_a_destructor_leave_every_handle_closable
+                in_a_destructor_of_a_refused_callback_change_nothing;
             25 embedding:
                 the_backend_timeout_covers_pending_work
                 loops_in_threads_are_independent

@@ -60,6 +60,7 @@ use world::Tolerated;
 
 /// What to run.
 #[derive(Clone, Debug)]
+// Exhaustive: programs construct it, with `..Fuzz::default()` for the rest.
 pub struct Fuzz {
     /// The first seed.
     pub from: u64,
@@ -82,6 +83,7 @@ impl Default for Fuzz {
 
 /// What a run has found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Report {
     /// How many programs were run.
     pub programs: u64,
@@ -93,6 +95,7 @@ pub struct Report {
 
 /// A program that failed.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Failure {
     /// Its seed.
     pub seed: u64,

@@ -1,11 +1,14 @@
 //! A type-erased backend to test.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::{fmt, sync::Arc};
 
 use poll_core::{Backend, BoxedBackend};
 
-use crate::{Fault, Faulty, Outcome, all_cases, breaks_under_faults, run_case, runs_alone};
+use crate::{
+    Fault, FaultCounts, Faulty, Outcome, all_cases, breaks_under_faults, run_case, runs_alone,
+};
 
 /// The first point that is about the loop.
 const LOOP: u8 = 13;
@@ -19,6 +22,7 @@ pub struct Candidate {
     note: Option<&'static str>,
     cases: Result<Vec<Entry>, String>,
     new: Arc<dyn Fn() -> io::Result<BoxedBackend> + Send + Sync>,
+    faults: Option<FaultCounts>,
 }
 
 /// One case, ready to run on one backend.
@@ -51,7 +55,7 @@ impl Candidate {
         });
         let cases = Ok(entries.collect());
         let new = Arc::new(move || new().map(BoxedBackend::new));
-        Candidate { name, note: None, cases, new }
+        Candidate { name, note: None, cases, new, faults: None }
     }
 
     /// A backend that cannot run here, and why.
@@ -59,7 +63,7 @@ impl Candidate {
         let why = why.into();
         let error = why.clone();
         let new = Arc::new(move || Err(io::Error::new(io::ErrorKind::Unsupported, error.clone())));
-        Candidate { name, note: None, cases: Err(why), new }
+        Candidate { name, note: None, cases: Err(why), new, faults: None }
     }
 
     /// Adds a note for readers of the results.
@@ -67,20 +71,36 @@ impl Candidate {
         Candidate { note: Some(note), ..self }
     }
 
-    /// The same backend with the [faults](Faulty) of a seed, and the cases of the loop that hold
-    /// under faults.
-    pub fn with_faults(&self, seed: u64) -> Candidate {
+    /// The same backend with the [faults](Faulty) of some seeds, and the cases of the loop that
+    /// hold under faults. A case runs once with each seed, up to the first that it fails with.
+    pub fn with_faults(&self, seeds: RangeInclusive<u64>) -> Candidate {
         let (name, note, new) = (self.name, self.note, Arc::clone(&self.new));
-        let mut faulty = match self.cases() {
-            Ok(_) => Candidate::new(name, move || {
-                Ok(Faulty::new(new()?, seed).with_rate(Fault::ShortTransfer, SHORT_TRANSFERS))
-            }),
-            Err(why) => Candidate::absent(name, why),
-        };
-        if let Ok(cases) = &mut faulty.cases {
-            cases.retain(|case| case.point >= LOOP && breaks_under_faults(&case.path).is_none());
-        }
-        Candidate { note, ..faulty }
+        let counts = FaultCounts::default();
+        let cases = self.cases().map_err(str::to_string).map(|_| {
+            let of_loop = all_cases().into_iter().filter(|case| case.point >= LOOP);
+            let hold = of_loop.filter(|case| breaks_under_faults(&case.path()).is_none());
+            hold.map(|case| {
+                let (path, new, counts) = (case.path(), Arc::clone(&new), counts.clone());
+                let seeds = seeds.clone();
+                let run = move || {
+                    run_with_each(seeds.clone(), |seed| {
+                        let (new, counts) = (Arc::clone(&new), counts.clone());
+                        run_case(&path, case.run, move || {
+                            let faulty = Faulty::new(new()?, seed).with_counts(&counts);
+                            Ok(faulty.with_rate(Fault::ShortTransfer, SHORT_TRANSFERS))
+                        })
+                    })
+                };
+                Entry { point: case.point, path: case.path(), run: Box::new(run) }
+            })
+            .collect()
+        });
+        Candidate { name, note, cases, new, faults: Some(counts) }
+    }
+
+    /// The faults that its cases have met, if it is one [with faults](Candidate::with_faults).
+    pub fn faults(&self) -> Option<&FaultCounts> {
+        self.faults.as_ref()
     }
 
     /// A new backend of this kind.
@@ -113,6 +133,18 @@ impl Candidate {
             Err(why) => Err(why),
         }
     }
+}
+
+/// The first outcome that is no pass, with the seed of a failure.
+fn run_with_each(seeds: RangeInclusive<u64>, run: impl Fn(u64) -> Outcome) -> Outcome {
+    for seed in seeds {
+        match run(seed) {
+            Outcome::Pass => {}
+            Outcome::Fail(why) => return Outcome::Fail(format!("seed {seed}: {why}")),
+            skip @ Outcome::Skip(_) => return skip,
+        }
+    }
+    Outcome::Pass
 }
 
 impl Entry {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Candidate;
 use super::options::FuzzOptions;
-use crate::Fault;
 use crate::fuzz::{Fuzz, fuzz, program_text, watchdog};
 
 /// A program that takes longer hangs. Most take a few milliseconds.
@@ -80,13 +79,8 @@ fn run(options: &FuzzOptions, candidate: &Candidate) -> bool {
         std::process::exit(1);
     });
     let report = fuzz(&fuzzed, || candidate.backend(), begin);
-    let faults: Vec<_> = Fault::ALL
-        .iter()
-        .map(|fault| (fault, report.faults.of(*fault)))
-        .filter(|(_, count)| *count > 0)
-        .map(|(fault, count)| format!(", {count} {fault:?}"))
-        .collect();
-    println!("{name}: {} programs passed{}", report.programs, faults.concat());
+    let separator = if report.faults.total() > 0 { ", " } else { "" };
+    println!("{name}: {} programs passed{separator}{}", report.programs, report.faults);
     if let Some(failure) = &report.failure {
         println!("{name}: {failure}replay: {}", replay(name, faulty, failure.seed));
     }

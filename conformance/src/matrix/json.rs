@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Finished, Report};
-use crate::Outcome;
+use crate::{Fault, Outcome};
 
 /// Writes one document: machine, backends and every result.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -17,6 +17,10 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
             "note": candidate.note(),
             "runs_here": why.is_none(),
             "why_not": why,
+            "faults": candidate.faults().map(|counts| {
+                let kinds = Fault::ALL.map(|fault| (fault.name().into(), counts.of(fault).into()));
+                Map::from_iter(kinds)
+            }),
         })
     });
     let document = json!({

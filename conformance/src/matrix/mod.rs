@@ -56,6 +56,7 @@ impl Runner for InProcess {
 
 /// The outcome of a case on a backend, and its duration.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Finished {
     /// The name of the backend.
     pub backend: &'static str,
@@ -71,6 +72,7 @@ pub struct Finished {
 
 /// The results of a run.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Report<'a> {
     /// The selected backends, including those that cannot run here.
     pub candidates: Vec<&'a Candidate>,
@@ -98,15 +100,15 @@ pub fn main(candidates: Vec<Candidate>) -> ExitCode {
     if let Some(fuzz) = options.fuzz() {
         return fuzz::main(fuzz, candidates);
     }
-    let candidates = match options.faulty {
-        Some(seed) => candidates.iter().map(|candidate| candidate.with_faults(seed)).collect(),
+    let candidates = match &options.faulty {
+        Some(seeds) => candidates.iter().map(|one| one.with_faults(seeds.clone())).collect(),
         None => candidates,
     };
     if let Some((backend, case)) = options.child() {
         return process::run_as_child(&candidates, backend, case);
     }
     let runner = match Processes::of_this_program() {
-        Ok(runner) => runner.with_faults(options.faulty),
+        Ok(runner) => runner.with_faults(options.faulty.clone()),
         Err(error) => {
             eprintln!("error: the path of this program is unknown: {error}");
             return ExitCode::from(2);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -45,9 +46,9 @@ pub struct Options {
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 
-    /// Run the cases of the loop over backends with the faults of this seed
-    #[arg(long, value_name = "SEED")]
-    pub(super) faulty: Option<u64>,
+    /// Run the cases of the loop over backends with faults, once for each seed (7, or 1-200)
+    #[arg(long, value_name = "SEEDS", value_parser = seeds)]
+    pub(super) faulty: Option<RangeInclusive<u64>>,
 
     #[command(subcommand)]
     role: Option<Role>,
@@ -191,6 +192,15 @@ impl Options {
     }
 }
 
+/// Parses a seed, or the first and the last of several.
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+        _ => Err("write a seed, as 7, or the first and the last, as 1-200".into()),
+    }
+}
+
 fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
@@ -203,5 +213,14 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn seeds_are_one_or_a_range() {
+        assert_eq!(seeds("7"), Ok(7..=7));
+        assert_eq!(seeds("1-200"), Ok(1..=200));
+        for wrong in ["", "-", "7-", "-7", "3-2", "a", "1-2-3"] {
+            assert!(seeds(wrong).is_err_and(|why| why.contains("1-200")), "{wrong}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One case in its own process: a crash or a hang is a result.
 
 use std::io::{self, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Candidate, Entry, Runner};
-use crate::Outcome;
 use crate::run::TIME_LIMIT;
+use crate::{Fault, FaultCounts, Outcome};
 
-/// Longer than the case's own limit: normally the process itself reports a hang.
-const PATIENCE: Duration = Duration::from_secs(TIME_LIMIT.as_secs() + 5);
+/// The time that a process gets beyond the limits of its case: normally it reports a hang itself.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Runs each case in a new process of this program.
 #[derive(Debug)]
 pub struct Processes {
     program: PathBuf,
-    faulty: Option<u64>,
+    faulty: Option<RangeInclusive<u64>>,
 }
 
 impl Processes {
@@ -32,9 +33,9 @@ impl Processes {
         Ok(Processes { program: std::env::current_exe()?, faulty: None })
     }
 
-    /// The same, over backends with the faults of a seed.
+    /// The same, over backends with the faults of some seeds.
     #[must_use]
-    pub fn with_faults(self, faulty: Option<u64>) -> Processes {
+    pub fn with_faults(self, faulty: Option<RangeInclusive<u64>>) -> Processes {
         Processes { faulty, ..self }
     }
 }
@@ -42,11 +43,14 @@ impl Processes {
 impl Runner for Processes {
     fn run(&self, candidate: &Candidate, case: &Entry) -> Outcome {
         let mut command = Command::new(&self.program);
-        if let Some(seed) = self.faulty {
-            command.args(["--faulty", &seed.to_string()]);
+        let mut limit = TIME_LIMIT;
+        if let Some(seeds) = &self.faulty {
+            command.args(["--faulty", &format!("{}-{}", seeds.start(), seeds.end())]);
+            let runs = (seeds.end() - seeds.start()).saturating_add(1);
+            limit = TIME_LIMIT.saturating_mul(runs.try_into().unwrap_or(u32::MAX));
         }
         command.args(["__run-one", candidate.name(), case.path()]);
-        outcome_of(&mut command, PATIENCE)
+        outcome_of(&mut command, limit.saturating_add(PATIENCE), candidate.faults())
     }
 }
 
@@ -64,19 +68,23 @@ pub(super) fn run_as_child(candidates: &[Candidate], backend: &str, case: &str) 
         eprintln!("error: no case {case} for the backend {backend}");
         return ExitCode::from(2);
     };
-    let line = match entry.run() {
+    let mut line = match entry.run() {
         Outcome::Pass => json!({ "outcome": "pass" }),
         Outcome::Fail(why) => json!({ "outcome": "fail", "why": why }),
         Outcome::Skip(why) => json!({ "outcome": "skip", "why": why }),
     };
+    if let Some(counts) = candidate.and_then(Candidate::faults) {
+        line["faults"] = Fault::ALL.map(|fault| counts.of(fault)).to_vec().into();
+    }
     match writeln!(io::stdout(), "\n{line}") {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Runs `command`, kills it after `limit`, and reads the outcome that it writes.
-fn outcome_of(command: &mut Command, limit: Duration) -> Outcome {
+/// Runs `command`, kills it after `limit`, and reads the outcome that it writes. The faults that it
+/// has met are added to `faults`.
+fn outcome_of(command: &mut Command, limit: Duration, faults: Option<&FaultCounts>) -> Outcome {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -88,7 +96,14 @@ fn outcome_of(command: &mut Command, limit: Duration) -> Outcome {
         return Outcome::Fail(format!("hangs: its process was killed after {limit:?}"));
     };
     let complaints = complained.join().unwrap_or_default();
-    match verdict(&output.join().unwrap_or_default()) {
+    let output = output.join().unwrap_or_default();
+    let line = output.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let line: Value = line.unwrap_or_default();
+    if let Some(faults) = faults {
+        let counts = line["faults"].as_array().into_iter().flatten().filter_map(Value::as_u64);
+        Fault::ALL.into_iter().zip(counts).for_each(|(fault, number)| faults.add(fault, number));
+    }
+    match verdict(&line) {
         Some(Outcome::Fail(why)) => Outcome::Fail(with_complaints(why, &complaints)),
         // A sanitizer reports at the end of the process.
         Some(_) if !status.success() => {
@@ -126,8 +141,7 @@ fn wait_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     None
 }
 
-fn verdict(output: &str) -> Option<Outcome> {
-    let line: Value = serde_json::from_str(output.lines().last()?).ok()?;
+fn verdict(line: &Value) -> Option<Outcome> {
     let why = || line["why"].as_str().unwrap_or_default().to_string();
     match line["outcome"].as_str()? {
         "pass" => Some(Outcome::Pass),
@@ -178,7 +192,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str, limit: Duration) -> Outcome {
-        outcome_of(Command::new("sh").args(["-c", script]), limit)
+        outcome_of(Command::new("sh").args(["-c", script]), limit, None)
     }
 
     const SOON: Duration = Duration::from_secs(30);
@@ -188,6 +202,17 @@ mod tests {
         let outcome = shell(r#"echo noise; echo '{"outcome":"skip","why":"no reason"}'"#, SOON);
         assert_eq!(outcome, Outcome::Skip("no reason".into()));
         assert_eq!(shell(r#"echo '{"outcome":"pass"}'"#, SOON), Outcome::Pass);
+    }
+
+    #[test]
+    fn faults_are_added_up() {
+        let faults = FaultCounts::default();
+        let line = r#"echo '{"outcome":"pass","faults":[3,0,1]}'"#;
+        for _ in 0..2 {
+            let mut command = Command::new("sh");
+            assert_eq!(outcome_of(command.args(["-c", line]), SOON, Some(&faults)), Outcome::Pass);
+        }
+        assert_eq!(faults.to_string(), "6 early returns, 2 spurious events");
     }
 
     #[test]
@@ -220,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_a_failure() {
-        let outcome = outcome_of(&mut Command::new("/nonexistent"), SOON);
+        let outcome = outcome_of(&mut Command::new("/nonexistent"), SOON, None);
         assert!(matches!(&outcome, Outcome::Fail(why) if why.contains("cannot be started")));
     }
 }

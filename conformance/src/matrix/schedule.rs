@@ -13,6 +13,7 @@ use crate::Outcome;
 
 /// The progress display while cases run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Progress {
     /// No display.
     Silent,

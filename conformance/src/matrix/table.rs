@@ -85,11 +85,12 @@ fn heading(point: u8, style: Style) -> String {
     style.title(&format!("{point}. {}", POINTS[usize::from(point) - 1]))
 }
 
-/// Writes the matrix, then the skips, notes on backends, failures and totals.
+/// Writes the matrix, then the skips, notes on backends, faults, failures and totals.
 pub(super) fn write(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
     matrix(report, style, out)?;
     skips(report, style, out)?;
     notes(report, style, out)?;
+    faults(report, style, out)?;
     failures(report, style, out)?;
     let (passed, failed, skipped) = report.totals();
     let failed = match failed {
@@ -214,6 +215,20 @@ fn notes(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<(
     }
     for (backend, note) in notes {
         writeln!(out, "  {backend}: {note}")?;
+    }
+    Ok(())
+}
+
+/// The numbers of the faults that the cases of each backend have met.
+fn faults(report: &Report<'_>, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let met =
+        report.candidates.iter().filter_map(|candidate| Some((candidate, candidate.faults()?)));
+    let mut met = met.filter(|(_, counts)| counts.total() > 0).peekable();
+    if met.peek().is_some() {
+        writeln!(out, "\n{}", style.title("Faults"))?;
+    }
+    for (candidate, counts) in met {
+        writeln!(out, "  {}: {counts}", candidate.name())?;
     }
     Ok(())
 }

@@ -14,6 +14,21 @@ use crate::Loop;
 /// More than any kernel buffers for one connection.
 pub(crate) const OVER_STREAM_BUFFERS: usize = 32 << 20;
 
+/// The runs of equal bytes: the byte and the length of each. Whole blocks are compared, which takes
+/// little time also in a build without optimizations.
+pub(crate) fn runs(mut bytes: &[u8]) -> impl Iterator<Item = (u8, usize)> {
+    const BLOCK: usize = 1024;
+    std::iter::from_fn(move || {
+        let first = *bytes.first()?;
+        let blocks = bytes.chunks_exact(BLOCK).take_while(|block| **block == [first; BLOCK]);
+        let in_blocks = blocks.count() * BLOCK;
+        let rest = bytes[in_blocks..].iter().take_while(|byte| **byte == first);
+        let length = in_blocks + rest.count();
+        bytes = &bytes[length..];
+        Some((first, length))
+    })
+}
+
 /// Port 0 of the loopback address.
 pub(crate) fn any_port() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 0).into()

@@ -62,14 +62,17 @@ type libc_long = std::ffi::c_long;
 #[cfg(not(target_os = "linux"))]
 const UNCOUNTED: [libc_long; 0] = [];
 
+/// Memory management, with the allocator's locks, which threads of other cases may hold; and what a
+/// machine may do without a call.
 #[cfg(target_os = "linux")]
-const UNCOUNTED: [libc_long; 8] = [
+const UNCOUNTED: [libc_long; 9] = [
     libc::SYS_brk,
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_mprotect,
     libc::SYS_madvise,
+    libc::SYS_futex,
     libc::SYS_clock_gettime,
     libc::SYS_restart_syscall,
 ];
@@ -100,7 +103,7 @@ fn name(number: usize) -> String {
 
 #[cfg(target_os = "linux")]
 fn name(number: usize) -> String {
-    const NAMES: [(libc_long, &str); 18] = [
+    const NAMES: [(libc_long, &str); 17] = [
         (libc::SYS_read, "read"),
         (libc::SYS_readv, "readv"),
         (libc::SYS_write, "write"),
@@ -113,7 +116,6 @@ fn name(number: usize) -> String {
         (libc::SYS_epoll_pwait2, "epoll_pwait2"),
         (libc::SYS_io_uring_enter, "io_uring_enter"),
         (libc::SYS_io_uring_register, "io_uring_register"),
-        (libc::SYS_futex, "futex"),
         (libc::SYS_recvfrom, "recvfrom"),
         (libc::SYS_recvmsg, "recvmsg"),
         (libc::SYS_sendto, "sendto"),
