@@ -84,7 +84,7 @@ impl<T> Drop for Feed<T> {
 /// ```
 pub struct Signal<B: Backend = DefaultBackend> {
     rt: Rt<B>,
-    key: uv_core::Signal,
+    key: Option<uv_core::Signal>,
     queue: Rc<Queue<()>>,
 }
 
@@ -99,11 +99,50 @@ impl<B: Backend> Signal<B> {
     ///
     /// Outside of tasks, as [`Rt::with`].
     pub fn new(rt: &Rt<B>, signum: i32) -> io::Result<Signal<B>> {
-        let (queue, key) = (Rc::<Queue<()>>::default(), rt.with(uv_core::Signal::new));
-        let signal = Signal { rt: rt.clone(), key, queue };
+        Signal::from_key(rt, rt.with(uv_core::Signal::new), signum)
+    }
+
+    /// Watches a signal by a handle, which it owns from here on. A callback of the handle is
+    /// replaced.
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_async::{LoopExt, Signal};
+    /// use uv_core::{Handle, Loop, kill, signum};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let key = rt.with(uv_core::Signal::new);
+    ///     let mut signal = Signal::from_key(&rt, key, signum::SIGUSR2)?;
+    ///     kill(std::process::id() as i32, signum::SIGUSR2)?;
+    ///     signal.recv().await;
+    ///     let (key, unread) = signal.into_key(); // For callbacks.
+    ///     assert_eq!(unread, 0);
+    ///     rt.with(|lp| key.close(lp))
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`uv_core::Signal::start`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of tasks, as [`Rt::with`].
+    pub fn from_key(rt: &Rt<B>, key: uv_core::Signal, signum: i32) -> io::Result<Signal<B>> {
+        let signal = Signal { rt: rt.clone(), key: Some(key), queue: Rc::default() };
         let (feed, inside) = (Feed(Rc::clone(&signal.queue)), rt.clone());
         rt.with(|lp| key.start(lp, signum, move |lp, _, _| feed.0.push(&inside, lp, ())))?;
         Ok(signal)
+    }
+
+    /// Gives the handle up, stopped, with the number of signals that were received and not taken.
+    pub fn into_key(mut self) -> (uv_core::Signal, usize) {
+        let key = self.take_key();
+        // Fails only if the program has closed the handle.
+        self.rt.with_or_defer(move |lp| drop(key.stop(lp)));
+        (key, self.queue.events.borrow().len())
     }
 
     /// Waits for the next signal. Signals that arrive between two calls are queued.
@@ -147,7 +186,7 @@ impl<B: Backend> Signal<B> {
 /// ```
 pub struct FsEvents<B: Backend = DefaultBackend> {
     rt: Rt<B>,
-    key: FsEvent,
+    key: Option<FsEvent>,
     queue: Rc<Queue<io::Result<FsChange>>>,
 }
 
@@ -184,14 +223,54 @@ impl<B: Backend> FsEvents<B> {
     ///
     /// Outside of tasks, as [`Rt::with`].
     pub fn new(rt: &Rt<B>, path: impl AsRef<Path>, flags: FsEventFlags) -> io::Result<FsEvents<B>> {
-        let events = FsEvents { rt: rt.clone(), key: rt.with(FsEvent::new), queue: Rc::default() };
+        FsEvents::from_key(rt, rt.with(FsEvent::new), path, flags)
+    }
+
+    /// Watches a path by a handle that is not started, which it owns from here on.
+    ///
+    /// ```
+    /// use uv_async::{FsEvents, LoopExt};
+    /// use uv_core::{FsEvent, FsEventFlags, Handle, Loop};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (key, path) = (rt.with(FsEvent::new), std::env::temp_dir());
+    ///     let events = FsEvents::from_key(&rt, key, path, FsEventFlags::empty())?;
+    ///     let (key, _unread) = events.into_key(); // For callbacks.
+    ///     rt.with(|lp| key.close(lp))
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`FsEvent::start`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of tasks, as [`Rt::with`].
+    pub fn from_key(
+        rt: &Rt<B>,
+        key: FsEvent,
+        path: impl AsRef<Path>,
+        flags: FsEventFlags,
+    ) -> io::Result<FsEvents<B>> {
+        let events = FsEvents { rt: rt.clone(), key: Some(key), queue: Rc::default() };
         let (feed, inside) = (Feed(Rc::clone(&events.queue)), rt.clone());
         rt.with(|lp| {
-            events.key.start(lp, path, flags, move |lp, _, event| {
+            key.start(lp, path, flags, move |lp, _, event| {
                 feed.0.push(&inside, lp, event.map(FsChange::from));
             })
         })?;
         Ok(events)
+    }
+
+    /// Gives the handle up, stopped, with the changes that were received and not taken.
+    pub fn into_key(mut self) -> (FsEvent, Vec<io::Result<FsChange>>) {
+        let key = self.take_key();
+        // Fails only if the program has closed the handle.
+        self.rt.with_or_defer(move |lp| drop(key.stop(lp)));
+        (key, self.queue.events.take().into())
     }
 
     /// Waits for the next change. Changes between two calls are queued.
@@ -220,10 +299,11 @@ impl<B: Backend> FsEvents<B> {
     }
 }
 
-/// The receiver of a [`channel`].
+/// The receiver of a [`channel`]. Its handle calls this receiver only: callbacks have
+/// [`uv_core::Channel`] instead.
 pub struct Receiver<T, B: Backend = DefaultBackend> {
     rt: Rt<B>,
-    key: uv_core::Async,
+    key: Option<uv_core::Async>,
     queue: Rc<Queue<T>>,
 }
 
@@ -258,7 +338,7 @@ pub fn channel<T: Send + 'static, B: Backend>(rt: &Rt<B>) -> (Sender<T>, Receive
             feed.0.push(&inside, lp, value);
         })
     });
-    (sender, Receiver { rt: rt.clone(), key: channel.handle(), queue })
+    (sender, Receiver { rt: rt.clone(), key: Some(channel.handle()), queue })
 }
 
 impl<T, B: Backend> Receiver<T, B> {
@@ -296,7 +376,7 @@ impl<T, B: Backend> Receiver<T, B> {
 /// ```
 pub struct Child<B: Backend = DefaultBackend> {
     rt: Rt<B>,
-    key: Process,
+    key: Option<Process>,
     exit: Op<B, io::Result<Exit>>,
     /// The result, once it is known.
     status: Option<Exit>,
@@ -317,7 +397,7 @@ impl<B: Backend> Child<B> {
         let key = rt.with(|lp| {
             Process::spawn(lp, command, move |lp, _, exit| drop(completer.complete(lp, exit)))
         })?;
-        Ok(Child { rt: rt.clone(), key, exit, status: None })
+        Ok(Child { rt: rt.clone(), key: Some(key), exit, status: None })
     }
 
     /// The process id.
@@ -326,7 +406,7 @@ impl<B: Backend> Child<B> {
     ///
     /// `NotFound` if the program has closed the handle.
     pub fn id(&self) -> io::Result<u32> {
-        let key = self.key;
+        let key = self.key();
         self.rt.with(|lp| key.pid(lp))
     }
 
@@ -336,7 +416,7 @@ impl<B: Backend> Child<B> {
     ///
     /// As [`Process::kill`].
     pub fn kill(&mut self, signum: i32) -> io::Result<()> {
-        let key = self.key;
+        let key = self.key();
         self.rt.with(|lp| key.kill(lp, signum))
     }
 
@@ -356,6 +436,25 @@ impl<B: Backend> Child<B> {
         let status = poll_fn(|cx| Pin::new(&mut self.exit).poll(cx)).await?;
         self.status = Some(status);
         Ok(status)
+    }
+
+    /// Gives the handle up: the child is not awaited any more, and a callback has to close the
+    /// handle. There is no way back, because a handle gets its callback when the child is spawned.
+    ///
+    /// ```
+    /// use uv_async::{Child, LoopExt};
+    /// use uv_core::{Command, Handle, Loop};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let child = Child::spawn(&rt, &Command::new("rustc").arg("--version"))?;
+    ///     let key = child.into_key();
+    ///     rt.with(|lp| key.close(lp))
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn into_key(mut self) -> Process {
+        self.take_key()
     }
 }
 
@@ -381,14 +480,19 @@ impl<B: Backend> Child<B> {
 /// ```
 pub struct AsyncPoll<B: Backend = DefaultBackend> {
     rt: Rt<B>,
-    key: uv_core::Poll,
+    key: Option<uv_core::Poll>,
 }
 
 impl<B: Backend> AsyncPoll<B> {
     /// Owns a poll handle from here on, and with it the owner of the descriptor that
     /// [`Poll::new`](uv_core::Poll::new) was given.
     pub fn from_key(rt: &Rt<B>, key: uv_core::Poll) -> AsyncPoll<B> {
-        AsyncPoll { rt: rt.clone(), key }
+        AsyncPoll { rt: rt.clone(), key: Some(key) }
+    }
+
+    /// Gives the handle up. It is stopped, because no future waits.
+    pub fn into_key(mut self) -> uv_core::Poll {
+        self.take_key()
     }
 
     /// Waits until one of `events` is ready; returns those that are. One task at a time waits: a
@@ -402,7 +506,7 @@ impl<B: Backend> AsyncPoll<B> {
     ///
     /// Readiness is a state of the descriptor: it is not lost.
     pub async fn readiness(&self, events: PollEvents) -> io::Result<PollEvents> {
-        let ((completer, op), key) = (self.rt.op(), self.key);
+        let ((completer, op), key) = (self.rt.op(), self.key());
         let mut completer = Some(completer);
         self.rt.with(|lp| {
             key.start(lp, events, move |lp, poll, result| {
@@ -439,15 +543,25 @@ macro_rules! closes_on_drop {
         impl<$($t,)? B: Backend> $name<$($t,)? B> {
             /// The handle.
             pub fn key(&self) -> $key {
-                self.key
+                let Some(key) = self.key else { unreachable!("the key is there until a drop") };
+                key
+            }
+
+            /// The handle, which is not closed any more.
+            #[allow(dead_code, reason = "not every handle can be given up")]
+            fn take_key(&mut self) -> $key {
+                let key = self.key();
+                self.key = None;
+                key
             }
         }
 
         impl<$($t,)? B: Backend> Drop for $name<$($t,)? B> {
             fn drop(&mut self) {
-                let key = self.key;
-                // Fails only if the program has closed the handle.
-                self.rt.with_or_defer(move |lp| drop(key.close(lp)));
+                if let Some(key) = self.key {
+                    // Fails only if the program has closed the handle.
+                    self.rt.with_or_defer(move |lp| drop(key.close(lp)));
+                }
             }
         }
 

@@ -208,6 +208,20 @@ impl<B: Backend> Rt<B> {
 
     /// Looks up the addresses of a host and a service.
     ///
+    /// ```
+    /// use uv_async::LoopExt;
+    /// use uv_core::Loop;
+    /// use uv_core::dns::Hints;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let found = rt.getaddrinfo(Some("127.0.0.1"), Some("80"), Hints::default()).await?;
+    ///     assert!(found.iter().all(|one| one.address == "127.0.0.1:80".parse().unwrap()));
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dns::getaddrinfo`](uv_core::dns::getaddrinfo).
@@ -231,6 +245,21 @@ impl<B: Backend> Rt<B> {
 
     /// Looks up the names of an address.
     ///
+    /// ```
+    /// use uv_async::LoopExt;
+    /// use uv_core::Loop;
+    /// use uv_core::dns::NameFlags;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let address = "127.0.0.1:80".parse().unwrap();
+    ///     let names = rt.getnameinfo(address, NameFlags::NUMERICHOST).await?;
+    ///     assert_eq!(names.host, "127.0.0.1");
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`dns::getnameinfo`](uv_core::dns::getnameinfo).
@@ -251,6 +280,19 @@ impl<B: Backend> Rt<B> {
     }
 
     /// Fills a buffer with random bytes.
+    ///
+    /// ```
+    /// use uv_async::LoopExt;
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let key = rt.random(vec![0; 32]).await?;
+    ///     assert_ne!(key, [0; 32]);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -65,8 +65,21 @@ impl<B: Backend> Rt<B> {
         Sleep { rt: self.clone(), deadline: Deadline::At(deadline), state: State::New }
     }
 
-    /// Ticks immediately, and then every `period`. [`LoopExt::block_on`](crate::LoopExt::block_on) has
-    /// an example.
+    /// Ticks immediately, and then every `period`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use uv_async::LoopExt;
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let mut ticks = rt.interval(Duration::from_millis(2));
+    ///     let first = ticks.tick().await;
+    ///     assert_eq!(ticks.tick().await - first, ticks.period());
+    /// })?;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Panics
     ///

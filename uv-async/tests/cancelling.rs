@@ -15,10 +15,13 @@ use common::{Backend, Rng, Runtime, every_and_faulty, serial};
 use uv_async::{IoStream, LoopExt, PipeStream, TcpListener, TcpStream, channel, yield_now};
 use uv_core::{Stream, fs};
 
-/// Runs a case for several seeds on each backend, and checks that no descriptor is left.
+/// Runs a case for several seeds on each backend, and checks that no descriptor is left. The
+/// variables `FIRST_SEED` and `SEEDS` choose others.
 fn seeds(count: u64, case: impl AsyncFn(Runtime, Rng) -> io::Result<()>) {
     let _serial = serial();
-    for seed in 0..count {
+    let variable = |name| std::env::var(name).ok().map(|number| number.parse().unwrap());
+    let (first, count) = (variable("FIRST_SEED").unwrap_or(0), variable("SEEDS").unwrap_or(count));
+    for seed in first..first + count {
         every_and_faulty(seed, |lp| {
             #[cfg(target_os = "linux")]
             let before = common::descriptors();

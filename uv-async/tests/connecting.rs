@@ -145,6 +145,33 @@ mod silent {
         });
     }
 
+    /// By their delays alone the attempts would take longer than the limit.
+    #[test]
+    fn a_failure_beside_a_silent_attempt_begins_the_next() {
+        each_with_silent(async |rt, silent| {
+            let (refused, listener) = (refusing(&rt)?, TcpListener::bind(&rt, any())?);
+            let mut addresses = vec![silent];
+            addresses.extend([refused.1; 100]);
+            addresses.push(listener.local_addr()?);
+            let delay = Duration::from_millis(700);
+            let stream = TcpStream::connect_staggered(&rt, addresses, delay).await?;
+            assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+            listener.accept().await?;
+            close(&rt, refused.0)
+        });
+    }
+
+    #[test]
+    fn a_failure_does_not_end_a_silent_attempt() {
+        each_with_silent(async |rt, silent| {
+            let refused = refusing(&rt)?;
+            let connecting = TcpStream::connect_staggered(&rt, [silent, refused.1], Duration::ZERO);
+            let time = Duration::from_millis(50);
+            assert!(rt.timeout(time, connecting).await.is_err(), "one attempt is under way");
+            close(&rt, refused.0)
+        });
+    }
+
     #[test]
     fn no_attempt_begins_before_the_delay_and_a_drop_closes_all() {
         each_with_silent(async |rt, silent| {

@@ -6,9 +6,10 @@
 mod simulated_time;
 
 use std::cell::{Cell, RefCell};
-use std::future::{pending, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -564,6 +565,44 @@ fn threads_wake_a_runtime_whose_root_future_has_panicked() {
     std::thread::spawn(move || set(&flag)).join().unwrap();
     assert_eq!(wakes.load(Ordering::SeqCst) - before, 1);
     rt.block_on(&mut lp, task).unwrap().unwrap();
+}
+
+/// The loop wakes a task by its id, a thread by its waker: both in one iteration or not, before an
+/// abort or after it.
+#[test]
+fn wakes_of_the_loop_and_of_threads_meet() {
+    let mut lp = jumping();
+    lp.block_on(async |rt| {
+        let tasks = rt.task_count();
+        for round in 0..30 {
+            let (flag, inside) = (Flag::default(), rt.clone());
+            let theirs = Arc::clone(&flag);
+            let task = rt.spawn_local(async move {
+                let mut sleep = pin!(inside.sleep(Duration::from_millis(1)));
+                let (mut set, mut ends) = (pin!(is_set(theirs)), (false, false));
+                poll_fn(|cx| {
+                    ends.0 = ends.0 || sleep.as_mut().poll(cx).is_ready();
+                    ends.1 = ends.1 || set.as_mut().poll(cx).is_ready();
+                    if ends == (true, true) { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            });
+            yield_now().await; // It waits.
+            rt.sleep(Duration::from_millis(round % 3)).await;
+            let aborts = round % 5;
+            if aborts == 0 {
+                task.abort();
+            }
+            std::thread::spawn(move || set(&flag)).join().unwrap();
+            if aborts == 1 {
+                task.abort();
+            }
+            let ended = task.await;
+            assert_eq!(ended.is_err_and(|error| error.is_cancelled()), aborts < 2);
+            assert_eq!(rt.task_count(), tasks);
+        }
+    })
+    .unwrap();
 }
 
 #[test]

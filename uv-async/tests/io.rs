@@ -466,6 +466,25 @@ fn a_slow_reader_stops_the_sender() {
     });
 }
 
+#[test]
+fn a_reader_may_keep_from_any_position() {
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        for (count, rest) in [(0, "bytes"), (2, "tes"), (5, ""), (6, ""), (usize::MAX, "")] {
+            one.write_slice(b"bytes").await?;
+            let lent = other.lend().await?;
+            assert_eq!(&*lent, b"bytes");
+            lent.keep_from(count);
+            one.write_slice(b".").await?;
+            let expected = format!("{rest}.");
+            let (result, bytes) = other.read_exact(vec![0; expected.len()]).await;
+            result?;
+            assert_eq!(bytes, expected.as_bytes());
+        }
+        Ok(())
+    });
+}
+
 /// Tasks that read one stream in all ways: each byte goes to one of them.
 #[test]
 fn readers_of_all_kinds_share_a_stream() {

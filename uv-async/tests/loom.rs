@@ -57,8 +57,10 @@ impl Shared {
         loop {
             let mut ready = Vec::new();
             let node = |id: u32| self.nodes.get(id as usize);
-            self.queue.take(node, &mut ready, &mut Vec::new());
-            for id in ready {
+            if self.queue.attend() {
+                self.queue.take(node, |id| ready.push(id));
+            }
+            for id in ready.into_iter().rev() {
                 self.nodes[id as usize].begin();
                 self.seen.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
                 polled.push(id);

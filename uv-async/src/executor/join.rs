@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -73,7 +73,8 @@ pub(super) fn pair<F: Future>(
     let state = Rc::new(State { result: Cell::new(None), waker: Cell::new(None) });
     let mut report = Report(Some(Rc::clone(&state)));
     let task = async move {
-        let result = caught(future).await;
+        // As `caught`: a future inside of another would have two states to resume.
+        let result = Caught(pin!(future)).await;
         if let Some(state) = report.0.take() {
             state.finish(result);
         }
@@ -83,13 +84,23 @@ pub(super) fn pair<F: Future>(
 
 /// The result of a future, or its panic. The future is dropped before this ends.
 pub(super) async fn caught<F: Future>(future: F) -> Result<F::Output, JoinError> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-        Ok(Poll::Pending) => Poll::Pending,
-        Err(payload) => Poll::Ready(Err(JoinError(Reason::Panicked(Mutex::new(payload))))),
-    })
-    .await
+    Caught(pin!(future)).await
+}
+
+/// A future that ends with the panic of another.
+struct Caught<'a, F>(Pin<&'a mut F>);
+
+impl<F: Future> Future for Caught<'_, F> {
+    type Output = Result<F::Output, JoinError>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+            Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(payload) => Poll::Ready(Err(JoinError(Reason::Panicked(Mutex::new(payload))))),
+        }
+    }
 }
 
 impl<T> JoinHandle<T> {

@@ -22,6 +22,7 @@ impl<B: Backend> Lent<B> {
     }
 
     /// Lends a loop while `f` runs.
+    #[inline]
     pub(crate) fn lend<R>(&self, lp: &mut Loop<B>, f: impl FnOnce() -> R) -> R {
         let before = self.0.replace(Some(NonNull::from(lp)));
         let _restored = Restore { cell: &self.0, before };

@@ -32,7 +32,7 @@ use crate::io::{MemoryPool, ReceivedPool};
 use crate::op::{CellPool, Waiting};
 use lent::Lent;
 use spawner::Inbox;
-use tasks::{Next, Signal, Tasks};
+use tasks::{Next, Signal, Task, Tasks};
 use wake_queue::WakeQueue;
 
 /// The number of polls of tasks before the loop polls for I/O again.
@@ -69,11 +69,6 @@ pub struct Rt<B: Backend = DefaultBackend>(Rc<Inner<B>>);
 struct Inner<B: Backend> {
     lent: Lent<B>,
     tasks: RefCell<Tasks>,
-    /// The tasks to poll. Their nodes are queued.
-    ready: RefCell<VecDeque<u32>>,
-    /// Tasks that were woken after their poll in the pass under way, and memory to reverse a list.
-    postponed: RefCell<Vec<u32>>,
-    reversed: RefCell<Vec<u32>>,
     /// The task that is polled.
     current: Cell<Option<Current>>,
     signal: Arc<Signal>,
@@ -146,9 +141,6 @@ impl<B: Backend> Rt<B> {
         let rt = Rt(Rc::new(Inner {
             lent: Lent::new(),
             tasks: RefCell::default(),
-            ready: RefCell::default(),
-            postponed: RefCell::default(),
-            reversed: RefCell::default(),
             current: Cell::new(None),
             signal: Arc::new(Signal { queue: WakeQueue::new(), sender }),
             inbox,
@@ -268,7 +260,11 @@ impl<B: Backend> Rt<B> {
             return handle;
         }
         let (id, header) = self.0.tasks.borrow_mut().insert(&self.0.signal, Some(Box::pin(task)));
-        if self.try_with(|lp| self.wake_task(lp, id)).is_none() {
+        let woken = self.try_with(|lp| {
+            self.wake_task(lp, id);
+            self.settle(lp);
+        });
+        if woken.is_none() {
             std::task::Wake::wake_by_ref(&header);
         }
         handle.with_header(header)
@@ -303,16 +299,10 @@ impl<B: Backend> Rt<B> {
     }
 
     /// Wakes a task by its id, from the loop's thread: no queue of other threads is involved.
+    #[inline]
     pub(crate) fn wake_task(&self, lp: &mut Loop<B>, id: u32) {
-        let claimed = self.0.tasks.borrow().node(id).is_some_and(|node| node.claim());
-        if claimed {
-            self.0.ready.borrow_mut().push_back(id);
-            if !self.0.referenced.get() {
-                self.settle(lp);
-            }
-            if !self.0.scheduled.get() {
-                self.schedule(lp);
-            }
+        if self.0.tasks.borrow_mut().make_ready(id) && !self.0.scheduled.get() {
+            self.schedule(lp);
         }
     }
 
@@ -389,68 +379,92 @@ impl<B: Backend> Rt<B> {
     }
 
     /// Lets wakers notify the loop again, unless a pass is due.
+    #[inline]
     fn end_attendance(&self, lp: &mut Loop<B>) {
-        let rest = !self.0.ready.borrow().is_empty();
+        let rest = self.0.tasks.borrow().any_ready();
         if rest || !self.0.signal.queue.leave() {
             self.schedule(lp);
         }
     }
 
+    #[inline]
     fn poll_ready(&self) {
         let inner = &*self.0;
+        let (pass, before) = (inner.passes.get(), inner.current.get());
         let mut budget = POLL_BUDGET;
         // Before the first poll: from here on wakers need not notify the loop.
         self.take_woken();
         while budget > 0 {
-            let mut next = inner.ready.borrow_mut().pop_front();
-            if next.is_none() {
-                self.take_woken();
-                next = inner.ready.borrow_mut().pop_front();
-            }
-            let Some(id) = next else { break };
-            let begun = inner.tasks.borrow_mut().begin(id, inner.passes.get());
-            match begun {
-                Next::Nothing => {}
-                Next::Later => inner.postponed.borrow_mut().push(id),
-                Next::Root => inner.root_woken.set(true),
-                Next::Drop(task) => {
-                    drop(inner.tasks.borrow_mut().remove(id));
-                    contain(|| drop(task));
-                }
-                Next::Poll(task, waker) => {
+            let mut tasks = inner.tasks.borrow_mut();
+            match tasks.next(pass) {
+                Next::Poll(id) => {
+                    let Some(task) = tasks.take(id) else { continue };
+                    drop(tasks);
                     budget -= 1;
-                    self.poll_task(id, task, waker);
+                    self.poll_task(id, task);
+                }
+                Next::Root => inner.root_woken.set(true),
+                Next::Drop(id) => {
+                    let Some(task) = tasks.take(id) else { continue };
+                    drop(tasks);
+                    self.end_task(id, task);
+                }
+                Next::Nothing => {
+                    drop(tasks);
+                    if !self.take_woken() {
+                        break;
+                    }
                 }
             }
         }
-        inner.ready.borrow_mut().extend(inner.postponed.borrow_mut().drain(..));
-    }
-
-    /// Moves the queue of wakers to the ready tasks.
-    fn take_woken(&self) {
-        let inner = &*self.0;
-        let mut ready = inner.ready.borrow_mut();
-        let (tasks, mut reversed) = (inner.tasks.borrow(), inner.reversed.borrow_mut());
-        inner.signal.queue.take(|id| tasks.node(id), &mut *ready, &mut reversed);
-    }
-
-    fn poll_task(&self, id: u32, mut task: tasks::BoxedTask, waker: Waker) {
-        let inner = &*self.0;
-        let before = inner.current.replace(Some(Current::new(id, &waker)));
-        let mut cx = Context::from_waker(&waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut cx)));
         inner.current.set(before);
+        inner.tasks.borrow_mut().end_pass();
+    }
+
+    /// Moves the queue of wakers to the ready tasks. False if it was empty.
+    #[inline]
+    fn take_woken(&self) -> bool {
+        let queue = &self.0.signal.queue;
+        let any = queue.attend();
+        if any {
+            self.0.tasks.borrow_mut().take_woken(queue);
+        }
+        any
+    }
+
+    #[inline]
+    fn poll_task(&self, id: u32, mut task: Task) {
+        let inner = &*self.0;
+        inner.current.set(Some(Current::new(id, &task.waker)));
+        let mut cx = Context::from_waker(&task.waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| task.future.as_mut().poll(&mut cx)));
         if let Ok(Poll::Pending) = polled {
-            let orphan = inner.tasks.borrow_mut().put_back(id, task, waker);
-            contain(|| drop(orphan));
+            let orphan = inner.tasks.borrow_mut().put_back(id, task);
+            if orphan.is_some() {
+                contain(|| drop(orphan));
+            }
         } else {
-            // The future itself has reported a panic to its handle.
-            inner.tasks.borrow_mut().finish(id, &waker);
-            contain(|| drop(task));
+            self.end_task(id, task);
         }
     }
 
+    /// Drops a task that is done or aborted. The future itself has reported a panic to its handle.
+    #[inline(never)]
+    fn end_task(&self, id: u32, task: Task) {
+        self.0.current.set(None);
+        self.0.tasks.borrow_mut().finish(id, &task.waker);
+        contain(|| drop(task));
+    }
+
+    #[inline]
     fn run_deferred(&self, lp: &mut Loop<B>) {
+        if !self.0.deferred.borrow().is_empty() {
+            self.run_all_deferred(lp);
+        }
+    }
+
+    #[cold]
+    fn run_all_deferred(&self, lp: &mut Loop<B>) {
         loop {
             let next = self.0.deferred.borrow_mut().pop_front();
             let Some(call) = next else { break };
@@ -459,13 +473,20 @@ impl<B: Backend> Rt<B> {
     }
 
     /// Lets the handle keep the loop alive while there are tasks.
+    #[inline]
     fn settle(&self, lp: &mut Loop<B>) {
         let live = self.task_count() > 0;
-        if self.0.referenced.replace(live) != live {
-            let handle = self.0.handle;
-            // An error means that the handle is gone, and with it the tasks.
-            let _ = if live { handle.reference(lp) } else { handle.unreference(lp) };
+        if self.0.referenced.get() != live {
+            self.reference(lp, live);
         }
+    }
+
+    #[cold]
+    fn reference(&self, lp: &mut Loop<B>, live: bool) {
+        self.0.referenced.set(live);
+        let handle = self.0.handle;
+        // An error means that the handle is gone, and with it the tasks.
+        let _ = if live { handle.reference(lp) } else { handle.unreference(lp) };
     }
 
     /// Drops all tasks: now, and those that destructors spawn.

@@ -200,6 +200,11 @@ impl<T> Drop for Report<T> {
 /// [wait](Spawned::wait) for.
 ///
 /// Dropping it detaches the task.
+///
+/// # Cancel safety
+///
+/// Dropping it does not affect the task; the result is lost with it. A borrow of it can be awaited
+/// and dropped any number of times.
 pub struct Spawned<T>(Arc<Shared<T>>);
 
 impl<T> Spawned<T> {

@@ -1,9 +1,11 @@
 //! The queue of woken tasks: lock-free, for any number of waking threads and one loop.
 //!
 //! A stack of task ids, linked through the nodes of the tasks. The loop takes the whole stack at
-//! once and reverses it, so that no entry is removed while another thread links to it. The head
-//! also records whether the loop has to be notified: after the first push onto a queue that is not
-//! attended, and only then.
+//! once, so that no entry is removed while another thread links to it. The head also records whether
+//! the loop has to be notified: after the first push onto a queue that is not attended, and only
+//! then.
+//!
+//! The loop's own thread has a list without atomics beside it: see `tasks`.
 
 use super::sync::{AtomicBool, AtomicU32, Ordering};
 
@@ -76,34 +78,45 @@ impl WakeQueue {
         }
     }
 
-    /// Takes all entries in the order of the pushes; `node` finds a node by its id. From here until
-    /// [`leave`](WakeQueue::leave) the queue is attended.
+    /// Attends the queue: from here until [`leave`](WakeQueue::leave) no push needs a notification.
+    /// True if there are entries to [take](WakeQueue::take). A push that this misses is found by the
+    /// next call, or by [`leave`](WakeQueue::leave).
+    #[inline]
+    pub(crate) fn attend(&self) -> bool {
+        match self.head.load(Ordering::Relaxed) {
+            ATTENDED => false,
+            UNATTENDED => {
+                let attended = self.head.compare_exchange(
+                    UNATTENDED,
+                    ATTENDED,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                attended.is_err()
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes all entries; `node` finds a node by its id, and `taken` gets the ids, the last one
+    /// first. The queue is attended afterwards.
     ///
     /// Called by the loop's thread only.
     pub(crate) fn take<'a>(
         &self,
         node: impl Fn(u32) -> Option<&'a Node>,
-        into: &mut impl Extend<u32>,
-        reversed: &mut Vec<u32>,
+        mut taken: impl FnMut(u32),
     ) {
-        // Most calls find nothing. A push that this load misses is found by the next call, or by
-        // `leave`.
-        if self.head.load(Ordering::Relaxed) == ATTENDED {
-            return;
-        }
         let mut id = self.head.swap(ATTENDED, Ordering::AcqRel);
-        if id == UNATTENDED {
-            return;
-        }
         while id < ATTENDED {
-            reversed.push(id);
             let Some(node) = node(id) else { break };
             id = node.next.load(Ordering::Relaxed);
+            taken(node.id);
         }
-        into.extend(reversed.drain(..).rev());
     }
 
     /// Ends the attendance. False if there are new entries: then it goes on.
+    #[inline]
     pub(crate) fn leave(&self) -> bool {
         let left =
             self.head.compare_exchange(ATTENDED, UNATTENDED, Ordering::AcqRel, Ordering::Acquire);

@@ -2,9 +2,11 @@
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
+use uv_core::fs::File;
 use uv_core::poll_core::Backend;
 use uv_core::{IoBuf, IoBufMut, Stream};
 
@@ -34,6 +36,19 @@ impl<S: Stream, B: Backend> ReadHalf<'_, S, B> {
         self.0.read(buf).await
     }
 
+    /// As [`IoStream::read_exact`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn read_exact(&mut self, buf: Vec<u8>) -> BufResult<(), Vec<u8>> {
+        self.0.read_exact(buf).await
+    }
+
     /// As [`IoStream::lend`].
     ///
     /// # Errors
@@ -49,6 +64,45 @@ impl<S: Stream, B: Backend> ReadHalf<'_, S, B> {
 }
 
 impl<S: Stream, B: Backend> WriteHalf<'_, S, B> {
+    /// As [`IoStream::write`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn write<T: IoBuf>(&mut self, buf: T) -> BufResult<usize, T> {
+        self.0.write(buf).await
+    }
+
+    /// As [`IoStream::write_slice`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn write_slice(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_slice(bytes).await
+    }
+
+    /// As [`IoStream::send_file`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn send_file(&mut self, file: &File, range: Range<u64>) -> io::Result<u64> {
+        self.0.send_file(file, range).await
+    }
+
     /// As [`IoStream::write_all`].
     ///
     /// # Errors
@@ -78,6 +132,25 @@ impl<S: Stream, B: Backend> WriteHalf<'_, S, B> {
 
 /// Copies in both directions until both streams have ended; each end is passed on by a shutdown.
 /// Returns the numbers of bytes from `one` to `other`, and back.
+///
+/// ```
+/// use uv_async::{LoopExt, TcpStream, copy_bidirectional};
+/// use uv_core::Loop;
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.block_on(async |rt| {
+///     let ((client, near), (far, server)) = (TcpStream::pair(&rt)?, TcpStream::pair(&rt)?);
+///     let proxy = rt.spawn_local(async move { copy_bidirectional(&near, &far).await });
+///     client.write_slice(b"question").await?;
+///     client.shutdown().await?;
+///     assert_eq!(server.read_exact(vec![0; 8]).await.1, b"question");
+///     server.write_slice(b"reply").await?;
+///     server.shutdown().await?;
+///     assert_eq!(proxy.await.unwrap()?, (8, 5));
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
 ///
 /// # Errors
 ///

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::memory::{MAX_OWN, MemoryPool};
+use super::received::LARGE;
 
 /// Received bytes.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub(crate) struct Input {
     pub(crate) streak: u8,
     /// Bytes come in large pieces.
     pub(crate) large: bool,
+    /// The bytes before these are lent, until the next read.
+    pub(crate) lent: bool,
 }
 
 impl Input {
@@ -43,13 +46,24 @@ impl Input {
         }
     }
 
-    /// Copies bytes to `memory`; 0 if there are none.
+    /// True if the chunk has bytes, which precede all others.
     #[inline]
-    pub(crate) fn copy_to(&mut self, memory: &mut [u8]) -> usize {
-        if self.is_empty() { 0 } else { self.copy_some(memory) }
+    pub(crate) fn has_chunk(&self) -> bool {
+        self.at < self.chunk.len()
     }
 
-    fn copy_some(&mut self, memory: &mut [u8]) -> usize {
+    /// Copies bytes of the chunk to `memory`.
+    #[inline]
+    pub(crate) fn copy_chunk(&mut self, memory: &mut [u8]) -> usize {
+        let chunk = &self.chunk[self.at..];
+        let count = chunk.len().min(memory.len());
+        memory[..count].copy_from_slice(&chunk[..count]);
+        self.at += count;
+        count
+    }
+
+    /// Copies bytes to `memory`; 0 if there are none.
+    pub(crate) fn copy_to(&mut self, memory: &mut [u8]) -> usize {
         let mut copied = 0;
         self.take_with(memory.len(), |bytes| {
             memory[copied..copied + bytes.len()].copy_from_slice(bytes);
@@ -72,20 +86,41 @@ impl Input {
         }
     }
 
-    /// Appends bytes, in memory of the pool if they are many.
-    pub(crate) fn append(&mut self, bytes: &[u8], pool: &MemoryPool) {
-        if self.is_empty() {
-            self.chunk.clear();
-            self.at = 0;
-            if self.chunk.capacity() < bytes.len() {
-                pool.release(&mut self.chunk);
-                self.chunk = pool.take(bytes.len());
-            }
+    /// Appends bytes, in memory of the pool if they are many. True if there were others.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8], pool: &MemoryPool) -> bool {
+        self.large = bytes.len() >= LARGE;
+        if !self.is_empty() {
+            self.append_behind(bytes);
+            return true;
         }
+        self.chunk.clear();
+        self.at = 0;
+        if self.chunk.capacity() < bytes.len() {
+            self.take_memory(bytes.len(), pool);
+        }
+        self.chunk.extend_from_slice(bytes);
+        false
+    }
+
+    #[cold]
+    fn append_behind(&mut self, bytes: &[u8]) {
         match self.behind.is_empty() {
             true => self.chunk.extend_from_slice(bytes),
             false => self.behind.extend(bytes),
         }
+    }
+
+    #[inline(never)]
+    fn take_memory(&mut self, size: usize, pool: &MemoryPool) {
+        pool.release(&mut self.chunk);
+        self.chunk = pool.take(size);
+    }
+
+    /// True if a read need not look at anything but the bytes.
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        !(self.full | self.large | self.lent)
     }
 
     /// Appends bytes of a read that was dropped.
@@ -94,6 +129,7 @@ impl Input {
     }
 
     /// Gives up memory that holds no bytes, for other streams.
+    #[inline]
     pub(crate) fn release_memory(&mut self, pool: &MemoryPool) {
         if self.at == self.chunk.len() {
             self.chunk.clear();
@@ -111,19 +147,28 @@ impl Input {
     }
 
     /// Takes the next bytes out, with their memory.
+    #[inline]
     pub(crate) fn take_chunk(&mut self) -> Chunk {
-        if self.at == self.chunk.len() && !self.behind.is_empty() {
-            return Chunk { memory: std::mem::take(&mut self.behind).into(), at: 0 };
+        if self.has_chunk() || self.behind.is_empty() {
+            let memory = std::mem::take(&mut self.chunk);
+            return Chunk { memory, at: std::mem::take(&mut self.at) };
         }
-        Chunk { memory: std::mem::take(&mut self.chunk), at: std::mem::take(&mut self.at) }
+        Chunk { memory: std::mem::take(&mut self.behind).into(), at: 0 }
     }
 
     /// Puts a chunk back: what is left of its bytes precedes all others.
+    #[inline]
     pub(crate) fn put_back(&mut self, chunk: Chunk) {
-        let Chunk { memory, at } = chunk;
         if self.is_empty() {
-            (self.chunk, self.at) = (memory, at);
-        } else if at < memory.len() {
+            (self.chunk, self.at) = (chunk.memory, chunk.at);
+        } else {
+            self.put_before(chunk);
+        }
+    }
+
+    #[cold]
+    fn put_before(&mut self, Chunk { memory, at }: Chunk) {
+        if at < memory.len() {
             let rest = self.take_all();
             self.push(&memory[at..]);
             self.push(&rest);

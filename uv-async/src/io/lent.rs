@@ -9,44 +9,39 @@ use super::input::{Chunk, Input};
 /// [`keep_from`](Lent::keep_from) leaves some to the next read.
 pub struct Lent<'a> {
     input: &'a RefCell<Input>,
-    chunk: Option<Chunk>,
+    chunk: Chunk,
+    /// Where the next read begins.
+    next: usize,
 }
 
 impl<'a> Lent<'a> {
+    #[inline]
     pub(super) fn new(input: &'a RefCell<Input>, chunk: Chunk) -> Lent<'a> {
-        Lent { input, chunk: Some(chunk) }
+        let next = chunk.memory.len();
+        Lent { input, chunk, next }
     }
 
     /// Consumes the first `count` bytes. The rest stays in the stream, for the next read of any
     /// kind.
     pub fn keep_from(mut self, count: usize) {
-        if let Some(chunk) = &mut self.chunk {
-            chunk.at = chunk.memory.len().min(chunk.at + count);
-        }
-        self.put_back();
-    }
-
-    fn put_back(&mut self) {
-        if let Some(chunk) = self.chunk.take() {
-            self.input.borrow_mut().put_back(chunk);
-        }
+        self.next = self.next.min(self.chunk.at.saturating_add(count));
     }
 }
 
 impl std::ops::Deref for Lent<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        self.chunk.as_ref().map_or(&[], |chunk| &chunk.memory[chunk.at..])
+        &self.chunk.memory[self.chunk.at..]
     }
 }
 
 impl Drop for Lent<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(chunk) = &mut self.chunk {
-            chunk.at = chunk.memory.len();
-        }
-        self.put_back();
+        let memory = std::mem::take(&mut self.chunk.memory);
+        self.input.borrow_mut().put_back(Chunk { memory, at: self.next });
     }
 }
 

@@ -21,14 +21,18 @@ impl MemoryPool {
     }
 
     /// Takes memory back that is too large for a stream that waits.
+    #[inline]
     pub(crate) fn release(&self, memory: &mut Vec<u8>) {
         if memory.capacity() > MAX_OWN {
-            let mut memory = std::mem::take(memory);
-            let mut pieces = self.0.borrow_mut();
-            if pieces.len() < MAX_PIECES && memory.capacity() <= MAX_SIZE {
-                memory.clear();
-                pieces.push(memory);
-            }
+            self.keep(std::mem::take(memory));
+        }
+    }
+
+    fn keep(&self, mut memory: Vec<u8>) {
+        let mut pieces = self.0.borrow_mut();
+        if pieces.len() < MAX_PIECES && memory.capacity() <= MAX_SIZE {
+            memory.clear();
+            pieces.push(memory);
         }
     }
 }

@@ -26,13 +26,30 @@ pub type UnixListener<B = DefaultBackend> = PipeListener<B>;
 
 /// A terminal: its methods are those of [`IoStream`]. Make one by
 /// [`IoStream::from_key`](IoStream::from_key) of a [`uv_core::Tty`].
+///
+/// ```no_run
+/// use uv_async::{LoopExt, Tty};
+/// use uv_core::{Loop, TtyMode};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.block_on(async |rt| {
+///     let key = rt.with(|lp| uv_core::Tty::new(lp, &std::io::stdin()))?;
+///     let terminal = Tty::from_key(&rt, key);
+///     rt.with(|lp| key.set_mode(lp, TtyMode::Raw))?;
+///     let pressed = terminal.lend().await?;
+///     println!("{pressed:?}");
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
 pub type Tty<B = DefaultBackend> = IoStream<uv_core::Tty, B>;
 
 /// The length of the queue of connections that were not accepted.
 const BACKLOG: u32 = 1024;
 
 impl<B: Backend> IoListener<Pipe, B> {
-    /// Listens at a path, or at a pipe name on Windows.
+    /// Listens at a path, or at a pipe name on Windows. [`connect`](PipeStream::connect) has an
+    /// example.
     ///
     /// # Errors
     ///

@@ -23,12 +23,15 @@ pub(super) const LARGE: usize = 4096;
 /// The number of receiving sides that are kept.
 const MAX_KEPT: usize = 1024;
 
+/// The id of no task.
+const NO_TASK: u32 = u32::MAX;
+
 /// What the stream and the loop's reader share.
-#[derive(Default)]
 pub(crate) struct Received {
     pub(crate) input: RefCell<Input>,
-    /// Readers that found no bytes. All are woken by the next ones.
-    waiting: RefCell<Vec<Waiting>>,
+    /// The task that found no bytes, or [`NO_TASK`], and others. All are woken by the next bytes.
+    reader: Cell<u32>,
+    others: RefCell<Vec<Waiting>>,
     /// The number of the reader that the loop has: 0 for none.
     pushing: Cell<u32>,
     /// The handle does not keep the loop alive, because the loop pushes.
@@ -38,6 +41,21 @@ pub(crate) struct Received {
     pub(super) requests: Cell<u32>,
     /// How the stream has ended, until a reader has got it.
     end: Cell<Option<io::Result<()>>>,
+}
+
+impl Default for Received {
+    fn default() -> Received {
+        Received {
+            input: RefCell::default(),
+            reader: Cell::new(NO_TASK),
+            others: RefCell::default(),
+            pushing: Cell::new(0),
+            unreferenced: Cell::new(false),
+            last_number: Cell::new(0),
+            requests: Cell::new(0),
+            end: Cell::new(None),
+        }
+    }
 }
 
 /// The receiving sides of closed streams, for those to come.
@@ -56,7 +74,8 @@ impl ReceivedPool {
             && let Some(unshared) = Rc::get_mut(&mut received)
         {
             unshared.input.get_mut().reset();
-            unshared.waiting.get_mut().clear();
+            unshared.reader.set(NO_TASK);
+            unshared.others.get_mut().clear();
             unshared.requests.set(0);
             unshared.unreferenced.set(false);
             drop(unshared.end.take());
@@ -66,20 +85,8 @@ impl ReceivedPool {
 }
 
 impl Received {
-    /// Waits until there are bytes in `input`, or the stream has ended.
-    #[inline]
-    pub(super) fn poll_fill<S: Stream, B: Backend>(
-        self: &Rc<Self>,
-        rt: &Rt<B>,
-        key: S,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let empty = self.input.borrow().is_empty();
-        if empty { self.poll_more(rt, key, cx) } else { Poll::Ready(Ok(())) }
-    }
-
-    /// As [`poll_fill`](Received::poll_fill), when there are none.
-    fn poll_more<S: Stream, B: Backend>(
+    /// Waits until there are bytes in `input`, which has none, or the stream has ended.
+    pub(super) fn poll_more<S: Stream, B: Backend>(
         self: &Rc<Self>,
         rt: &Rt<B>,
         key: S,
@@ -92,21 +99,37 @@ impl Received {
             self.start(rt, key)?;
         }
         self.input.borrow_mut().release_memory(rt.memory());
-        let (mut waiting, new) = (self.waiting.borrow_mut(), Waiting::for_context(rt, cx));
-        if !waiting.iter().any(|old| old.is_same(&new)) {
-            waiting.push(new);
-        }
+        self.wait(rt, cx);
         Poll::Pending
     }
 
-    /// True while the loop pushes bytes.
+    /// Has the reader woken by the next bytes.
+    #[inline]
+    pub(super) fn wait<B: Backend>(&self, rt: &Rt<B>, cx: &Context<'_>) {
+        let reader = self.reader.get();
+        match rt.current_task(cx.waker()) {
+            Some(id) if reader == NO_TASK || reader == id => self.reader.set(id),
+            _ => self.wait_beside(rt, cx),
+        }
+    }
+
+    #[cold]
+    fn wait_beside<B: Backend>(&self, rt: &Rt<B>, cx: &Context<'_>) {
+        let (mut others, new) = (self.others.borrow_mut(), Waiting::for_context(rt, cx));
+        if !others.iter().any(|old| old.is_same(&new)) {
+            others.push(new);
+        }
+    }
+
+    /// True while the loop pushes bytes. Then the stream has not ended, and no request is in flight.
+    #[inline]
     pub(super) fn is_pushing(&self) -> bool {
         self.pushing.get() != 0
     }
 
     /// True if a reader waits for bytes to be pushed.
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.borrow().is_empty()
+        self.reader.get() != NO_TASK || !self.others.borrow().is_empty()
     }
 
     fn start<S: Stream, B: Backend>(self: &Rc<Self>, rt: &Rt<B>, key: S) -> io::Result<()> {
@@ -146,15 +169,23 @@ impl Received {
     /// A request with a buffer of the program has ended.
     pub(super) fn request_ended<B: Backend>(&self, rt: &Rt<B>) {
         self.requests.set(self.requests.get() - 1);
-        if self.requests.get() == 0 && !self.waiting.borrow().is_empty() {
+        if self.requests.get() == 0 && self.has_waiting() {
             self.wake_all(|waiting| rt.with_or_wake_later(waiting));
         }
     }
 
     fn wake_all(&self, mut wake: impl FnMut(Waiting)) {
+        match self.reader.replace(NO_TASK) {
+            NO_TASK => {}
+            id => wake(Waiting::Task(id)),
+        }
+        self.wake_others(wake);
+    }
+
+    fn wake_others(&self, mut wake: impl FnMut(Waiting)) {
         loop {
             // Not borrowed while it is woken: a waker may run any code.
-            let next = self.waiting.borrow_mut().pop();
+            let next = self.others.borrow_mut().pop();
             let Some(waiting) = next else { return };
             wake(waiting);
         }
@@ -169,16 +200,13 @@ struct Reader<B: Backend> {
 }
 
 impl<B: Backend> Reader<B> {
+    #[inline]
     fn push<S: Stream>(&self, lp: &mut Loop<B>, key: S, bytes: io::Result<&[u8]>) {
         let received = &*self.received;
         match bytes {
             Ok(bytes) if !bytes.is_empty() => {
-                let mut input = received.input.borrow_mut();
-                let slow = !input.is_empty();
-                input.large = bytes.len() >= LARGE;
-                input.append(bytes, self.rt.memory());
-                drop(input);
-                if slow {
+                let behind = received.input.borrow_mut().append(bytes, self.rt.memory());
+                if behind {
                     received.stop(lp, key);
                 }
             }
@@ -189,7 +217,14 @@ impl<B: Backend> Reader<B> {
                 received.reference(lp, key);
             }
         }
-        received.wake_all(|waiting| waiting.wake(&self.rt, lp));
+        // Most streams have one reader, a task of this runtime.
+        match received.reader.replace(NO_TASK) {
+            NO_TASK => {}
+            id => self.rt.wake_task(lp, id),
+        }
+        if !received.others.borrow().is_empty() {
+            received.wake_others(|waiting| waiting.wake(&self.rt, lp));
+        }
     }
 }
 

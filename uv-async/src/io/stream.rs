@@ -137,43 +137,8 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     ///
     /// No byte is lost: bytes that arrive for a dropped read are for the next one, in order. The
     /// buffer is dropped as soon as no operation uses it.
-    pub async fn read<T: IoBufMut>(&self, mut buf: T) -> BufResult<usize, T> {
-        if buf.memory().is_empty() {
-            return (Err(empty_buffer()), buf);
-        }
-        self.put_front_back(0);
-        let copied = self.received().input.borrow_mut().copy_to(buf.memory());
-        if copied > 0 {
-            return (Ok(copied), buf);
-        }
-        if let Some(result) = self.try_more(buf.memory()) {
-            return (result, buf);
-        }
-        if self.prefers_pushed() {
-            let result = poll_fn(|cx| {
-                ready!(self.poll_fill(cx))?;
-                Poll::Ready(Ok(self.received().input.borrow_mut().copy_to(buf.memory())))
-            });
-            return (result.await, buf);
-        }
-        let (completer, op) = self.rt.op();
-        let (key, carried) = (self.key(), Carried::new(buf, 0, completer));
-        let request = self.rt.with(|lp| {
-            self.received().stop(lp, key);
-            key.read(lp, carried, finish)
-        });
-        let mut reading = Reading { stream: self, op, request: request.as_ref().ok().copied() };
-        if let Err(error) = request {
-            return reading.op.refused(error);
-        }
-        self.received().requests.set(self.received().requests.get() + 1);
-        let (result, mut buf) =
-            poll_fn(|cx| Pin::new(&mut reading.op).poll(cx)).await.into_result();
-        let (count, size) = (*result.as_ref().unwrap_or(&0), buf.memory().len());
-        let mut input = self.received().input.borrow_mut();
-        (input.full, input.large) = (count == size, count >= LARGE);
-        drop(input);
-        (result, buf)
+    pub fn read<T: IoBufMut>(&self, buf: T) -> impl Future<Output = BufResult<usize, T>> {
+        Read { stream: self, buf: Some(buf), request: None }
     }
 
     /// True if a read should take what the loop pushes: bytes come in small pieces, or another task
@@ -209,6 +174,22 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     }
 
     /// Reads until the buffer is full.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt)?;
+    ///     one.write_slice(b"headbody").await?;
+    ///     let (result, head) = other.read_exact(vec![0; 4]).await;
+    ///     result?;
+    ///     assert_eq!(head, b"head");
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -271,40 +252,56 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// # Cancel safety
     ///
     /// No byte is lost.
-    pub async fn lend(&self) -> io::Result<Lent<'_>> {
-        poll_fn(|cx| self.poll_fill(cx)).await?;
-        let chunk = self.received().input.borrow_mut().take_chunk();
-        Ok(Lent::new(&self.received().input, chunk))
+    pub fn lend(&self) -> impl Future<Output = io::Result<Lent<'_>>> {
+        Lend(self)
     }
 
     /// Waits until there are bytes in `input`, or the stream has ended.
+    #[inline(always)] // On the path of every read.
     pub(crate) fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let received = self.received();
+        let mut input = received.input.borrow_mut();
+        if !input.lent && !input.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if !input.lent && received.is_pushing() {
+            input.release_memory(self.rt.memory());
+            received.wait(&self.rt, cx);
+            return Poll::Pending;
+        }
+        drop(input);
+        self.poll_fill_unusual(cx)
+    }
+
+    #[inline(never)]
+    fn poll_fill_unusual(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.put_front_back(0);
-        self.received().poll_fill(&self.rt, self.key(), cx)
+        if !self.received().input.borrow().is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        self.received().poll_more(&self.rt, self.key(), cx)
     }
 
     /// Takes the next bytes out until [`put_front_back`](IoStream::put_front_back), so that they can
     /// be borrowed.
     #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
     pub(crate) fn take_front(&mut self) -> &[u8] {
-        let chunk = self.received().input.borrow_mut().take_chunk();
+        let chunk = {
+            let mut input = self.received().input.borrow_mut();
+            input.lent = true;
+            input.take_chunk()
+        };
         let Chunk { memory, at } = self.front.get_mut().insert(chunk);
         &memory[*at..]
     }
 
     /// Puts these bytes back, without the first `consumed`.
-    #[inline]
     pub(crate) fn put_front_back(&self, consumed: usize) {
-        if self.front.borrow().is_some() {
-            self.return_front(consumed);
-        }
-    }
-
-    #[cold]
-    fn return_front(&self, consumed: usize) {
         if let Some(mut chunk) = self.front.take() {
-            chunk.at = chunk.memory.len().min(chunk.at + consumed);
-            self.received().input.borrow_mut().put_back(chunk);
+            chunk.at = chunk.memory.len().min(chunk.at.saturating_add(consumed));
+            let mut input = self.received().input.borrow_mut();
+            input.lent = false;
+            input.put_back(chunk);
         }
     }
 
@@ -318,8 +315,8 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     ///
     /// If this is dropped, bytes that the kernel has not taken are not sent; how many were is not
     /// known. Drop the stream too, or write in a task of its own.
-    pub async fn write<T: IoBuf>(&self, buf: T) -> BufResult<usize, T> {
-        self.write_bytes(buf, false).await
+    pub fn write<T: IoBuf>(&self, buf: T) -> impl Future<Output = BufResult<usize, T>> {
+        Write { stream: self, buf: Some(buf), total: 0, request: None }
     }
 
     /// Writes a whole buffer: bytes, or a list of such buffers as if they were one.
@@ -350,9 +347,8 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// # Cancel safety
     ///
     /// As [`write`](IoStream::write).
-    pub async fn write_all<T: IoBuf>(&self, buf: T) -> BufResult<(), T> {
-        let (result, buf) = self.write_bytes(buf, true).await;
-        (result.map(drop), buf)
+    pub fn write_all<T: IoBuf>(&self, buf: T) -> impl Future<Output = BufResult<(), T>> {
+        WriteAll(Write { stream: self, buf: Some(buf), total: 0, request: None })
     }
 
     /// Writes all of a slice. Bytes that the kernel does not take immediately are copied.
@@ -385,56 +381,32 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     ///
     /// If this is dropped, bytes that it has copied are sent and the rest is not; how many were is
     /// not known.
-    pub async fn write_slice(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut at = 0;
-        while at < bytes.len() {
-            let rest = [IoSlice::new(&bytes[at..])];
-            at += poll_fn(|cx| self.poll_write_copy(cx, &rest)).await?;
-        }
-        Ok(())
-    }
-
-    async fn write_bytes<T: IoBuf>(&self, buf: T, all: bool) -> BufResult<usize, T> {
-        let total = len_of(&buf);
-        let written = match self.try_write(&buf, total) {
-            Ok(written) if written == total || !all && written > 0 => return (Ok(written), buf),
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return (Err(error), buf),
-        };
-        let (completer, op) = self.rt.op();
-        let (key, carried) = (self.key(), Carried::new(buf, written, completer));
-        let request = self.rt.with(|lp| {
-            key.write(lp, carried, |lp, key, result, carried| {
-                finish(lp, key, result.map(|()| 0), carried);
-            })
-        });
-        let mut writing = Writing { rt: &self.rt, op, request: request.as_ref().ok().copied() };
-        if let Err(error) = request {
-            return writing.op.refused(error);
-        }
-        let (result, buf) = poll_fn(|cx| Pin::new(&mut writing.op).poll(cx)).await.into_result();
-        (result.map(|_| total), buf)
+    pub fn write_slice(&self, bytes: &[u8]) -> impl Future<Output = io::Result<()>> {
+        WriteSlice { stream: self, bytes }
     }
 
     /// Writes what can be written without waiting.
+    #[inline]
     fn try_write<T: IoBuf>(&self, buf: &T, total: usize) -> io::Result<usize> {
         let (key, pieces) = (self.key(), buf.pieces());
         match pieces {
             _ if total == 0 => Ok(0),
             1 => self.rt.with(|lp| key.write_coalesced(lp, buf.piece(0))),
-            _ => {
-                let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-                let count = pieces.min(MAX_SLICES);
-                for (index, slice) in slices[..count].iter_mut().enumerate() {
-                    *slice = IoSlice::new(buf.piece(index));
-                }
-                if slices.iter().all(|slice| slice.is_empty()) {
-                    return Ok(0);
-                }
-                self.rt.with(|lp| key.try_write_vectored(lp, &slices[..count]))
-            }
+            _ => self.try_write_pieces(buf, pieces),
         }
+    }
+
+    #[inline(never)]
+    fn try_write_pieces<T: IoBuf>(&self, buf: &T, pieces: usize) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+        let (key, count) = (self.key(), pieces.min(MAX_SLICES));
+        for (index, slice) in slices[..count].iter_mut().enumerate() {
+            *slice = IoSlice::new(buf.piece(index));
+        }
+        if slices.iter().all(|slice| slice.is_empty()) {
+            return Ok(0);
+        }
+        self.rt.with(|lp| key.try_write_vectored(lp, &slices[..count]))
     }
 
     /// Writes a copy of bytes, or of as many as possible. Bytes that the kernel does not take are
@@ -449,7 +421,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
         let mut pieces = slices.iter().filter(|slice| !slice.is_empty());
         let written = match (pieces.next(), pieces.next()) {
             (None, _) => return Poll::Ready(Ok(0)),
-            (Some(only), None) => self.rt.with(|lp| key.write_coalesced(lp, only)),
+            (Some(only), None) => return self.poll_write_piece(cx, only),
             // The head and the body of a small message: together they leave with the wait.
             _ if slices.iter().map(|slice| slice.len()).sum::<usize>() <= MAX_JOINED => {
                 let (mut joined, mut end) = ([0; MAX_JOINED], 0);
@@ -461,15 +433,33 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
             }
             _ => self.rt.with(|lp| key.try_write_vectored(lp, slices)),
         };
-        match written {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            written => return Poll::Ready(written),
+        Poll::Ready(written.or_else(|error| self.keep_unwritten(error, slices)))
+    }
+
+    /// The same for one piece, which is not empty.
+    #[inline]
+    fn poll_write_piece(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.draining.borrow().is_some() {
+            ready!(self.poll_drain(cx))?;
+        }
+        let key = self.key();
+        match self.rt.with(|lp| key.write_coalesced(lp, bytes)) {
+            Ok(written) => Poll::Ready(Ok(written)),
+            Err(error) => Poll::Ready(self.keep_unwritten(error, &[IoSlice::new(bytes)])),
+        }
+    }
+
+    /// Keeps a copy of bytes that the kernel has not taken. Other errors are returned.
+    #[cold]
+    fn keep_unwritten(&self, error: io::Error, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(error);
         }
         let mut copy = Vec::new();
         for slice in slices {
             copy.extend_from_slice(&slice[..slice.len().min(MAX_COPY - copy.len())]);
         }
-        let (count, (completer, op)) = (copy.len(), self.rt.op());
+        let (key, count, (completer, op)) = (self.key(), copy.len(), self.rt.op());
         let carried = Carried::new(copy, 0, completer);
         self.rt.with(|lp| {
             key.write(lp, carried, |lp, key, result, carried| {
@@ -477,7 +467,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
             })
         })?;
         *self.draining.borrow_mut() = Some(op);
-        Poll::Ready(Ok(count))
+        Ok(count)
     }
 
     /// Waits for the bytes that [`poll_write_copy`](IoStream::poll_write_copy) has kept.
@@ -521,6 +511,23 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
 
     /// A half to read and a half to write, for code that wants two values. The stream itself can be
     /// used by several tasks as well: put it into an [`Rc`](std::rc::Rc).
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt)?;
+    ///     let (mut reader, mut writer) = one.split();
+    ///     writer.write_slice(b"ping").await?;
+    ///     other.write_slice(b"pong").await?;
+    ///     assert_eq!(&*reader.lend().await?, b"pong");
+    ///     assert_eq!(&*other.lend().await?, b"ping");
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn split(&self) -> (ReadHalf<'_, S, B>, WriteHalf<'_, S, B>) {
         (ReadHalf(self), WriteHalf(self))
     }
@@ -559,6 +566,232 @@ fn close<S: Stream, B: Backend>(lp: &mut Loop<B>, key: S) {
     }
     // Fails only if the program has closed the handle.
     let _ = key.close(lp);
+}
+
+/// See [`IoStream::read`].
+struct Read<'a, S: Stream, B: Backend, T: IoBufMut> {
+    stream: &'a IoStream<S, B>,
+    /// `None` once a request has it.
+    buf: Option<T>,
+    request: Option<Reading<'a, S, B, T>>,
+}
+
+/// The buffer is used through references only, and so is not pinned.
+impl<S: Stream, B: Backend, T: IoBufMut> Unpin for Read<'_, S, B, T> {}
+
+impl<S: Stream, B: Backend, T: IoBufMut> Future for Read<'_, S, B, T> {
+    type Output = BufResult<usize, T>;
+
+    /// Most reads take what the loop has pushed, or wait for it.
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let stream = self.stream;
+        let received = stream.received();
+        let Some(buf) = &mut self.buf else { return self.poll_request(cx) };
+        let memory = buf.memory();
+        let mut input = received.input.borrow_mut();
+        if input.is_usual() && !memory.is_empty() {
+            if input.has_chunk() {
+                let count = input.copy_chunk(memory);
+                drop(input);
+                return self.ready(Ok(count));
+            }
+            if input.is_empty() && received.is_pushing() {
+                input.release_memory(stream.rt.memory());
+                received.wait(&stream.rt, cx);
+                return Poll::Pending;
+            }
+        }
+        drop(input);
+        self.poll_unusual(cx)
+    }
+}
+
+impl<S: Stream, B: Backend, T: IoBufMut> Read<'_, S, B, T> {
+    #[inline]
+    fn ready(&mut self, result: io::Result<usize>) -> Poll<BufResult<usize, T>> {
+        let Some(buf) = self.buf.take() else { panic!("polled after it was ready") };
+        Poll::Ready((result, buf))
+    }
+
+    #[inline(never)]
+    fn poll_unusual(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
+        let stream = self.stream;
+        let Some(buf) = &mut self.buf else { return self.poll_request(cx) };
+        if buf.memory().is_empty() {
+            return self.ready(Err(empty_buffer()));
+        }
+        stream.put_front_back(0);
+        let copied = stream.received().input.borrow_mut().copy_to(buf.memory());
+        if copied > 0 {
+            return self.ready(Ok(copied));
+        }
+        if let Some(result) = stream.try_more(buf.memory()) {
+            return self.ready(result);
+        }
+        if stream.prefers_pushed() {
+            let filled = ready!(stream.poll_fill(cx));
+            let copy = |()| stream.received().input.borrow_mut().copy_to(buf.memory());
+            let result = filled.map(copy);
+            return self.ready(result);
+        }
+        self.start_request(cx)
+    }
+
+    /// Gives the buffer to a request, which reads into it.
+    fn start_request(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
+        let (stream, Some(buf)) = (self.stream, self.buf.take()) else { return Poll::Pending };
+        let (completer, op) = stream.rt.op();
+        let (key, carried) = (stream.key(), Carried::new(buf, 0, completer));
+        let request = stream.rt.with(|lp| {
+            stream.received().stop(lp, key);
+            key.read(lp, carried, finish)
+        });
+        let mut reading = Reading { stream, op, request: None };
+        match request {
+            Ok(request) => reading.request = Some(request),
+            Err(error) => return Poll::Ready(reading.op.refused(error)),
+        }
+        stream.received().requests.set(stream.received().requests.get() + 1);
+        self.request = Some(reading);
+        self.poll_request(cx)
+    }
+
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
+        let Some(reading) = &mut self.request else { panic!("polled after it was ready") };
+        let (result, mut buf) = ready!(Pin::new(&mut reading.op).poll(cx)).into_result();
+        let (count, size) = (*result.as_ref().unwrap_or(&0), buf.memory().len());
+        let mut input = self.stream.received().input.borrow_mut();
+        (input.full, input.large, input.streak) = (count == size, count >= LARGE, 0);
+        drop(input);
+        self.request = None;
+        Poll::Ready((result, buf))
+    }
+}
+
+/// See [`IoStream::lend`].
+struct Lend<'a, S: Stream, B: Backend>(&'a IoStream<S, B>);
+
+impl<'a, S: Stream, B: Backend> Future for Lend<'a, S, B> {
+    type Output = io::Result<Lent<'a>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        ready!(self.0.poll_fill(cx))?;
+        let input = &self.0.received().input;
+        let chunk = input.borrow_mut().take_chunk();
+        Poll::Ready(Ok(Lent::new(input, chunk)))
+    }
+}
+
+/// See [`IoStream::write`].
+struct Write<'a, S: Stream, B: Backend, T: IoBuf> {
+    stream: &'a IoStream<S, B>,
+    /// `None` once a request has it.
+    buf: Option<T>,
+    /// The number of bytes of a buffer that a request has.
+    total: usize,
+    request: Option<Writing<'a, B, Done<T>>>,
+}
+
+/// As with [`Read`].
+impl<S: Stream, B: Backend, T: IoBuf> Unpin for Write<'_, S, B, T> {}
+
+impl<S: Stream, B: Backend, T: IoBuf> Write<'_, S, B, T> {
+    /// Most writes are done by the first attempt.
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>, all: bool) -> Poll<BufResult<usize, T>> {
+        let Some(buf) = &self.buf else { return self.poll_request(cx) };
+        let total = len_of(buf);
+        match self.stream.try_write(buf, total) {
+            Ok(written) if written == total || !all && written > 0 => self.ready(Ok(written)),
+            tried => self.poll_rest(cx, tried, total),
+        }
+    }
+
+    #[inline]
+    fn ready(&mut self, result: io::Result<usize>) -> Poll<BufResult<usize, T>> {
+        let Some(buf) = self.buf.take() else { panic!("polled after it was ready") };
+        Poll::Ready((result, buf))
+    }
+
+    /// Gives the rest to a request.
+    #[inline(never)]
+    fn poll_rest(
+        &mut self,
+        cx: &mut Context<'_>,
+        tried: io::Result<usize>,
+        total: usize,
+    ) -> Poll<BufResult<usize, T>> {
+        let written = match tried {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return self.ready(Err(error)),
+        };
+        let (stream, Some(buf)) = (self.stream, self.buf.take()) else { return Poll::Pending };
+        let (completer, op) = stream.rt.op();
+        let (key, carried) = (stream.key(), Carried::new(buf, written, completer));
+        let request = stream.rt.with(|lp| {
+            key.write(lp, carried, |lp, key, result, carried| {
+                finish(lp, key, result.map(|()| 0), carried);
+            })
+        });
+        let mut writing = Writing { rt: &stream.rt, op, request: None };
+        match request {
+            Ok(request) => writing.request = Some(request),
+            Err(error) => return Poll::Ready(writing.op.refused(error)),
+        }
+        (self.request, self.total) = (Some(writing), total);
+        self.poll_request(cx)
+    }
+
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
+        let Some(writing) = &mut self.request else { panic!("polled after it was ready") };
+        let (result, buf) = ready!(Pin::new(&mut writing.op).poll(cx)).into_result();
+        self.request = None;
+        Poll::Ready((result.map(|_| self.total), buf))
+    }
+}
+
+impl<S: Stream, B: Backend, T: IoBuf> Future for Write<'_, S, B, T> {
+    type Output = BufResult<usize, T>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Write::poll(self.get_mut(), cx, false)
+    }
+}
+
+/// See [`IoStream::write_all`].
+struct WriteAll<'a, S: Stream, B: Backend, T: IoBuf>(Write<'a, S, B, T>);
+
+impl<S: Stream, B: Backend, T: IoBuf> Future for WriteAll<'_, S, B, T> {
+    type Output = BufResult<(), T>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (result, buf) = ready!(Write::poll(&mut self.0, cx, true));
+        Poll::Ready((result.map(drop), buf))
+    }
+}
+
+/// See [`IoStream::write_slice`].
+struct WriteSlice<'a, 'b, S: Stream, B: Backend> {
+    stream: &'a IoStream<S, B>,
+    bytes: &'b [u8],
+}
+
+impl<S: Stream, B: Backend> Future for WriteSlice<'_, '_, S, B> {
+    type Output = io::Result<()>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        while !self.bytes.is_empty() {
+            let count = ready!(self.stream.poll_write_piece(cx, self.bytes))?;
+            self.bytes = &self.bytes[count..];
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// A read in flight.

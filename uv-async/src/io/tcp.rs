@@ -72,6 +72,22 @@ impl<B: Backend> IoStream<Tcp, B> {
 
     /// Connects to an address.
     ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpListener, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let listener = TcpListener::bind(&rt, "127.0.0.1:0".parse().unwrap())?;
+    ///     let client = TcpStream::connect(&rt, listener.local_addr()?).await?;
+    ///     client.set_nodelay(true)?;
+    ///     let server = listener.accept().await?;
+    ///     assert_eq!(server.peer_addr()?, client.local_addr()?);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// The kernel's: `ConnectionRefused`, for example.

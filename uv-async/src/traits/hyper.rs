@@ -34,6 +34,21 @@ impl<B: Backend, F: Future + 'static> Executor<F> for Rt<B> {
 
 /// hyper's timer on a loop. hyper requires that timers and their futures are `Send`: each sleep is
 /// a small task of the runtime.
+///
+/// ```
+/// use std::time::Duration;
+/// use hyper::rt::{Executor, Timer};
+/// use uv_async::{HyperTimer, LoopExt};
+/// use uv_core::Loop;
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.block_on(async |rt| {
+///     let timer = HyperTimer::new(&rt);
+///     timer.sleep(Duration::from_millis(1)).await;
+///     rt.execute(async { println!("`Rt` is the executor") });
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
 pub struct HyperTimer<B: Backend = DefaultBackend>(Spawner<B>);
 
 impl<B: Backend> HyperTimer<B> {
