@@ -55,11 +55,13 @@ pub(crate) unsafe fn enter<R>(
 ) -> R {
     let state = (*c_loop).internal_fields;
     let before = (*state).current;
+    sync_with(c_loop, state, lp.active_handles());
     (*state).current = lp;
-    sync(c_loop);
     let result = call();
     // A loop cannot be closed while it runs, so its state is still there.
-    update_hold(c_loop);
+    if (*c_loop).active_handles != (*state).compared {
+        compare_active_handles(c_loop);
+    }
     (*state).current = before;
     result
 }
@@ -68,7 +70,12 @@ pub(crate) unsafe fn enter<R>(
 #[inline]
 pub(crate) unsafe fn sync(c_loop: *mut uv_loop_t) {
     let state = (*c_loop).internal_fields;
-    let counted = (*(*state).current).active_handles();
+    sync_with(c_loop, state, (*(*state).current).active_handles());
+}
+
+/// As [`sync`], with the loop's state and its number of active handles.
+#[inline]
+unsafe fn sync_with(c_loop: *mut uv_loop_t, state: *mut LoopState, counted: usize) {
     if counted != (*state).counted {
         write_active_handles(c_loop, counted);
     }

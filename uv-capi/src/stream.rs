@@ -188,7 +188,7 @@ struct ReadBuffer(uv_buf_t);
 // its place and size do not change.
 unsafe impl IoBufMut for ReadBuffer {
     fn memory(&mut self) -> &mut [u8] {
-        if self.0.base.is_null() || self.0.len == 0 {
+        if self.0.base.is_null() {
             return &mut [];
         }
         // SAFETY: as above.

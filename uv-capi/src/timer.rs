@@ -1,6 +1,7 @@
 //! Timers.
 
 use std::ffi::c_int;
+use std::io;
 use std::time::Duration;
 
 use libc::EINVAL;
@@ -32,23 +33,34 @@ pub unsafe extern "C" fn uv_timer_start(
         return -EINVAL;
     }
     let c_loop = loop_of(timer);
-    let had_callback = (*timer).timer_cb.is_some();
-    (*timer).timer_cb = callback;
-    (*timer).repeat = repeat;
+    let had_callback = std::mem::replace(&mut (*timer).timer_cb, callback).is_some();
+    let had_repeat = std::mem::replace(&mut (*timer).repeat, repeat);
     keep_far_deadline(timer, timeout);
-    let (timeout, repeat) = (Duration::from_millis(timeout), Duration::from_millis(repeat));
     let (key, lp) = (key::<Timer, _>(timer), core(c_loop));
-    let result = if had_callback {
-        key.restart(lp, timeout, repeat)
+    let result = if had_callback && repeat == had_repeat {
+        key.restart_in_nanos(lp, timeout.saturating_mul(1_000_000))
     } else {
-        key.start(lp, timeout, repeat, move |lp, _| {
-            if let Some(callback) = (*timer).timer_cb {
-                enter(c_loop, lp, || callback(timer));
-            }
-        })
+        start(timer, had_callback, timeout)
     };
     sync(c_loop);
     status(result)
+}
+
+/// Starts a timer for the first time, or with another repeat time.
+#[inline(never)]
+unsafe fn start(timer: *mut uv_timer_t, had_callback: bool, timeout: u64) -> io::Result<()> {
+    let c_loop = loop_of(timer);
+    let timeout = Duration::from_millis(timeout);
+    let repeat = Duration::from_millis((*timer).repeat);
+    let (key, lp) = (key::<Timer, _>(timer), core(c_loop));
+    if had_callback {
+        return key.restart(lp, timeout, repeat);
+    }
+    key.start(lp, timeout, repeat, move |lp, _| {
+        if let Some(callback) = (*timer).timer_cb {
+            enter(c_loop, lp, || callback(timer));
+        }
+    })
 }
 
 /// Beyond this, in milliseconds, the loop's nanoseconds are not exact: 36 years.

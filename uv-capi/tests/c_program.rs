@@ -19,6 +19,7 @@ use uv_capi::event_loop::*;
 use uv_capi::fs::{uv_fs_req_cleanup, uv_fs_stat};
 use uv_capi::handle::{uv_close, uv_is_active, uv_unref};
 use uv_capi::layout::*;
+use uv_capi::libraries::uv_library_shutdown;
 use uv_capi::network::uv_ip4_addr;
 use uv_capi::stream::{uv_accept, uv_listen, uv_read_start};
 use uv_capi::tcp::{uv_tcp_bind, uv_tcp_connect, uv_tcp_getsockname, uv_tcp_init};
@@ -325,6 +326,8 @@ fn files_and_work_run_on_the_pool() {
         close_loop(c_loop);
         free(stat);
         free(job);
+        // The threads end, unless the loop of another test has them.
+        uv_library_shutdown();
     }
 }
 

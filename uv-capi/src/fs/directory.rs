@@ -46,10 +46,10 @@ fn entry_type(kind: u8) -> c_int {
 }
 
 /// Reads all entries, sorted. `nbufs` counts those that `uv_fs_scandir_next` has returned.
-pub(super) unsafe fn scan(r: &mut uv_fs_t) -> isize {
+pub(super) unsafe fn scan(r: *mut uv_fs_t) -> isize {
     let mut list = null_mut();
-    let count = scandir(r.path, &mut list, is_entry, compare);
-    r.nbufs = 0;
+    let count = scandir((*r).path, &mut list, is_entry, compare);
+    (*r).nbufs = 0;
     if count < 0 {
         return last_error() as isize;
     }
@@ -57,72 +57,67 @@ pub(super) unsafe fn scan(r: &mut uv_fs_t) -> isize {
         libc::free(list.cast());
         return 0;
     }
-    r.ptr = list.cast();
+    (*r).ptr = list.cast();
     count as isize
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_scandir_next(
-    request: *mut uv_fs_t,
-    entry: *mut uv_dirent_t,
-) -> c_int {
-    let r = &mut *request;
-    if r.result < 0 {
-        return r.result as c_int;
+pub unsafe extern "C" fn uv_fs_scandir_next(r: *mut uv_fs_t, entry: *mut uv_dirent_t) -> c_int {
+    if (*r).result < 0 {
+        return (*r).result as c_int;
     }
-    if r.ptr.is_null() {
+    if (*r).ptr.is_null() {
         return UV_EOF;
     }
-    let list = r.ptr.cast::<*mut dirent>();
-    if r.nbufs > 0 {
+    let list = (*r).ptr.cast::<*mut dirent>();
+    if (*r).nbufs > 0 {
         // The entry before lives until this call.
-        let before = list.add(r.nbufs as usize - 1);
+        let before = list.add((*r).nbufs as usize - 1);
         libc::free((*before).cast());
         *before = null_mut();
     }
-    if r.nbufs as isize == r.result {
+    if (*r).nbufs as isize == (*r).result {
         libc::free(list.cast());
-        r.ptr = null_mut();
+        (*r).ptr = null_mut();
         return UV_EOF;
     }
-    let next = *list.add(r.nbufs as usize);
-    r.nbufs += 1;
+    let next = *list.add((*r).nbufs as usize);
+    (*r).nbufs += 1;
     *entry = uv_dirent_t { name: name_of(next), type_: entry_type((*next).d_type) };
     0
 }
 
 /// Frees the entries that `uv_fs_scandir_next` has not freed.
-pub(super) unsafe fn release_scan(request: *mut uv_fs_t) {
-    let r = &mut *request;
-    if r.ptr.is_null() {
+pub(super) unsafe fn release_scan(r: *mut uv_fs_t) {
+    if (*r).ptr.is_null() {
         return;
     }
-    let list = r.ptr.cast::<*mut dirent>();
-    for index in (r.nbufs as usize).saturating_sub(1)..r.result.max(0) as usize {
+    let list = (*r).ptr.cast::<*mut dirent>();
+    for index in ((*r).nbufs as usize).saturating_sub(1)..(*r).result.max(0) as usize {
         libc::free((*list.add(index)).cast());
     }
     libc::free(list.cast());
-    r.ptr = null_mut();
+    (*r).ptr = null_mut();
 }
 
-pub(super) unsafe fn open(r: &mut uv_fs_t) -> isize {
+pub(super) unsafe fn open(r: *mut uv_fs_t) -> isize {
     let directory = allocate_array::<uv_dir_t>(1);
     if directory.is_null() {
         return -(ENOMEM as isize);
     }
-    (*directory).dir = libc::opendir(r.path);
+    (*directory).dir = libc::opendir((*r).path);
     if (*directory).dir.is_null() {
         let error = last_error();
         release(directory.cast());
         return error as isize;
     }
-    r.ptr = directory.cast();
+    (*r).ptr = directory.cast();
     0
 }
 
 /// Fills the caller's list with the next entries.
-pub(super) unsafe fn read(r: &mut uv_fs_t) -> isize {
-    let directory = &mut *r.ptr.cast::<uv_dir_t>();
+pub(super) unsafe fn read(r: *mut uv_fs_t) -> isize {
+    let directory = &mut *(*r).ptr.cast::<uv_dir_t>();
     let mut count = 0;
     while count < directory.nentries {
         *libc::__errno_location() = 0;
@@ -158,20 +153,19 @@ unsafe fn release_names(directory: &mut uv_dir_t, count: usize) {
 }
 
 /// Frees the names of a read.
-pub(super) unsafe fn release_entries(request: *mut uv_fs_t) {
-    let r = &mut *request;
-    if let Some(directory) = r.ptr.cast::<uv_dir_t>().as_mut() {
-        release_names(directory, r.result.max(0) as usize);
+pub(super) unsafe fn release_entries(r: *mut uv_fs_t) {
+    if let Some(directory) = (*r).ptr.cast::<uv_dir_t>().as_mut() {
+        release_names(directory, (*r).result.max(0) as usize);
     }
     // The directory is closed by `uv_fs_closedir`.
-    r.ptr = null_mut();
-    r.result = 0;
+    (*r).ptr = null_mut();
+    (*r).result = 0;
 }
 
-pub(super) unsafe fn close(r: &mut uv_fs_t) -> isize {
-    let directory = r.ptr.cast::<uv_dir_t>();
+pub(super) unsafe fn close(r: *mut uv_fs_t) -> isize {
+    let directory = (*r).ptr.cast::<uv_dir_t>();
     libc::closedir((*directory).dir);
     release(directory.cast());
-    r.ptr = null_mut();
+    (*r).ptr = null_mut();
     0
 }

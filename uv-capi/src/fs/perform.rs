@@ -29,33 +29,35 @@ fn retry(mut call: impl FnMut() -> c_int) -> isize {
 }
 
 /// Performs a request, on the caller's thread or on one of the pool.
-pub(super) unsafe fn perform(request: *mut uv_fs_t) {
-    let r = &mut *request;
-    let (path, new_path) = (r.path, r.new_path);
-    r.result = match r.fs_type {
-        kind::OPEN => retry(|| libc::open(path, r.flags | O_CLOEXEC, r.mode)),
-        kind::CLOSE => close(r.file),
+///
+/// No reference to the whole request is made: meanwhile the loop's thread stores its key, and the
+/// program may set `data`.
+pub(super) unsafe fn perform(r: *mut uv_fs_t) {
+    let (path, new_path) = ((*r).path, (*r).new_path);
+    (*r).result = match (*r).fs_type {
+        kind::OPEN => retry(|| libc::open(path, (*r).flags | O_CLOEXEC, (*r).mode)),
+        kind::CLOSE => close((*r).file),
         kind::READ => transfer::read(r),
         kind::WRITE => transfer::write(r),
         kind::SENDFILE => transfer::send_file(r),
         kind::STAT => stat(r, AT_FDCWD, path, 0),
         kind::LSTAT => stat(r, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW),
-        kind::FSTAT => stat(r, r.file, c"".as_ptr(), AT_EMPTY_PATH),
-        kind::FTRUNCATE => retry(|| libc::ftruncate(r.file, r.off)),
+        kind::FSTAT => stat(r, (*r).file, c"".as_ptr(), AT_EMPTY_PATH),
+        kind::FTRUNCATE => retry(|| libc::ftruncate((*r).file, (*r).off)),
         kind::UTIME => set_times(r, AT_FDCWD, path, 0),
         kind::LUTIME => set_times(r, AT_FDCWD, path, AT_SYMLINK_NOFOLLOW),
         kind::FUTIME => {
-            let times = [time(r.atime), time(r.mtime)];
-            retry(|| libc::futimens(r.file, times.as_ptr()))
+            let times = [time((*r).atime), time((*r).mtime)];
+            retry(|| libc::futimens((*r).file, times.as_ptr()))
         }
-        kind::ACCESS => retry(|| libc::access(path, r.flags)),
-        kind::CHMOD => retry(|| libc::chmod(path, r.mode)),
-        kind::FCHMOD => retry(|| libc::fchmod(r.file, r.mode)),
-        kind::FSYNC => retry(|| libc::fsync(r.file)),
-        kind::FDATASYNC => retry(|| libc::fdatasync(r.file)),
+        kind::ACCESS => retry(|| libc::access(path, (*r).flags)),
+        kind::CHMOD => retry(|| libc::chmod(path, (*r).mode)),
+        kind::FCHMOD => retry(|| libc::fchmod((*r).file, (*r).mode)),
+        kind::FSYNC => retry(|| libc::fsync((*r).file)),
+        kind::FDATASYNC => retry(|| libc::fdatasync((*r).file)),
         kind::UNLINK => retry(|| libc::unlink(path)),
         kind::RMDIR => retry(|| libc::rmdir(path)),
-        kind::MKDIR => retry(|| libc::mkdir(path, r.mode)),
+        kind::MKDIR => retry(|| libc::mkdir(path, (*r).mode)),
         kind::MKDTEMP => match libc::mkdtemp(path.cast_mut()).is_null() {
             true => last_error() as isize,
             false => 0,
@@ -67,9 +69,9 @@ pub(super) unsafe fn perform(request: *mut uv_fs_t) {
         kind::SYMLINK => retry(|| libc::symlink(path, new_path)),
         kind::READLINK => read_link(r),
         kind::REALPATH => real_path(r),
-        kind::CHOWN => retry(|| libc::chown(path, r.uid, r.gid)),
-        kind::FCHOWN => retry(|| libc::fchown(r.file, r.uid, r.gid)),
-        kind::LCHOWN => retry(|| libc::lchown(path, r.uid, r.gid)),
+        kind::CHOWN => retry(|| libc::chown(path, (*r).uid, (*r).gid)),
+        kind::FCHOWN => retry(|| libc::fchown((*r).file, (*r).uid, (*r).gid)),
+        kind::LCHOWN => retry(|| libc::lchown(path, (*r).uid, (*r).gid)),
         kind::COPYFILE => transfer::copy_file(r),
         kind::OPENDIR => directory::open(r),
         kind::READDIR => directory::read(r),
@@ -99,7 +101,7 @@ unsafe fn make_file(template: *mut c_char) -> isize {
     made
 }
 
-unsafe fn stat(r: &mut uv_fs_t, directory: c_int, path: *const c_char, flags: c_int) -> isize {
+unsafe fn stat(r: *mut uv_fs_t, directory: c_int, path: *const c_char, flags: c_int) -> isize {
     let mut found: libc::statx = std::mem::zeroed();
     /// `STATX_BASIC_STATS | STATX_BTIME`.
     const ALL: u32 = 0xfff;
@@ -114,7 +116,7 @@ unsafe fn stat(r: &mut uv_fs_t, directory: c_int, path: *const c_char, flags: c_
         tv_sec: time.tv_sec,
         tv_nsec: time.tv_nsec as c_long,
     };
-    r.statbuf = uv_stat_t {
+    (*r).statbuf = uv_stat_t {
         st_dev: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
         st_mode: found.stx_mode.into(),
         st_nlink: found.stx_nlink.into(),
@@ -132,12 +134,12 @@ unsafe fn stat(r: &mut uv_fs_t, directory: c_int, path: *const c_char, flags: c_
         st_ctim: time(found.stx_ctime),
         st_birthtim: time(found.stx_btime),
     };
-    r.ptr = addr_of_mut!(r.statbuf).cast();
+    (*r).ptr = addr_of_mut!((*r).statbuf).cast();
     0
 }
 
 unsafe fn stat_without_birth(
-    r: &mut uv_fs_t,
+    r: *mut uv_fs_t,
     directory: c_int,
     path: *const c_char,
     flags: c_int,
@@ -147,7 +149,7 @@ unsafe fn stat_without_birth(
         return last_error() as isize;
     }
     let changed = uv_timespec_t { tv_sec: found.st_ctime, tv_nsec: found.st_ctime_nsec };
-    r.statbuf = uv_stat_t {
+    (*r).statbuf = uv_stat_t {
         st_dev: found.st_dev,
         st_mode: found.st_mode.into(),
         st_nlink: found.st_nlink as u64,
@@ -166,12 +168,17 @@ unsafe fn stat_without_birth(
         // As libuv, where the kernel does not report it.
         st_birthtim: changed,
     };
-    r.ptr = addr_of_mut!(r.statbuf).cast();
+    (*r).ptr = addr_of_mut!((*r).statbuf).cast();
     0
 }
 
-unsafe fn set_times(r: &uv_fs_t, directory: c_int, path: *const c_char, flags: c_int) -> isize {
-    let times = [time(r.atime), time(r.mtime)];
+unsafe fn set_times(
+    r: *const uv_fs_t,
+    directory: c_int,
+    path: *const c_char,
+    flags: c_int,
+) -> isize {
+    let times = [time((*r).atime), time((*r).mtime)];
     retry(|| libc::utimensat(directory, path, times.as_ptr(), flags))
 }
 
@@ -192,29 +199,29 @@ fn time(seconds: f64) -> timespec {
     }
 }
 
-unsafe fn read_link(r: &mut uv_fs_t) -> isize {
+unsafe fn read_link(r: *mut uv_fs_t) -> isize {
     let mut target = vec![0u8; libc::PATH_MAX as usize];
-    let length = result(libc::readlink(r.path, target.as_mut_ptr().cast(), target.len()));
+    let length = result(libc::readlink((*r).path, target.as_mut_ptr().cast(), target.len()));
     if length < 0 {
         return length;
     }
-    r.ptr = copy_string(&target[..length as usize]).cast();
-    if r.ptr.is_null() { -(ENOMEM as isize) } else { 0 }
+    (*r).ptr = copy_string(&target[..length as usize]).cast();
+    if (*r).ptr.is_null() { -(ENOMEM as isize) } else { 0 }
 }
 
-unsafe fn real_path(r: &mut uv_fs_t) -> isize {
-    let resolved = libc::realpath(r.path, null_mut());
+unsafe fn real_path(r: *mut uv_fs_t) -> isize {
+    let resolved = libc::realpath((*r).path, null_mut());
     if resolved.is_null() {
         return last_error() as isize;
     }
-    r.ptr = copy_string(bytes(resolved)).cast();
+    (*r).ptr = copy_string(bytes(resolved)).cast();
     libc::free(resolved.cast());
-    if r.ptr.is_null() { -(ENOMEM as isize) } else { 0 }
+    if (*r).ptr.is_null() { -(ENOMEM as isize) } else { 0 }
 }
 
-unsafe fn stat_file_system(r: &mut uv_fs_t) -> isize {
+unsafe fn stat_file_system(r: *mut uv_fs_t) -> isize {
     let mut found: libc::statfs = std::mem::zeroed();
-    if libc::statfs(r.path, &mut found) != 0 {
+    if libc::statfs((*r).path, &mut found) != 0 {
         return last_error() as isize;
     }
     let out = allocate_array::<uv_statfs_t>(1);
@@ -232,6 +239,6 @@ unsafe fn stat_file_system(r: &mut uv_fs_t) -> isize {
         f_frsize: found.f_frsize as u64,
         f_spare: [0; 3],
     };
-    r.ptr = out.cast();
+    (*r).ptr = out.cast();
     0
 }

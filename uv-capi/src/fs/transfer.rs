@@ -20,34 +20,35 @@ pub(super) const COPY_FLAGS: c_int = COPY_EXCL | COPY_CLONE | COPY_CLONE_FORCE;
 const MOST_PIECES: usize = 1024;
 
 /// Frees the list of buffers, which libuv does when the operation ends.
-unsafe fn release_list(r: &mut uv_fs_t) {
-    release_buffers(r.bufs, addr_of_mut!(r.bufsml));
-    r.bufs = null_mut();
-    r.nbufs = 0;
+unsafe fn release_list(r: *mut uv_fs_t) {
+    release_buffers((*r).bufs, addr_of_mut!((*r).bufsml));
+    (*r).bufs = null_mut();
+    (*r).nbufs = 0;
 }
 
 /// One call reads, as read(2): a short read is the caller's to continue.
-pub(super) unsafe fn read(r: &mut uv_fs_t) -> isize {
-    let (pieces, count) = (r.bufs.cast::<iovec>(), (r.nbufs as usize).min(MOST_PIECES) as c_int);
-    let read = result(if r.off < 0 {
-        libc::readv(r.file, pieces, count)
+pub(super) unsafe fn read(r: *mut uv_fs_t) -> isize {
+    let (pieces, count) =
+        ((*r).bufs.cast::<iovec>(), ((*r).nbufs as usize).min(MOST_PIECES) as c_int);
+    let read = result(if (*r).off < 0 {
+        libc::readv((*r).file, pieces, count)
     } else {
-        libc::preadv(r.file, pieces, count, r.off)
+        libc::preadv((*r).file, pieces, count, (*r).off)
     });
     release_list(r);
     read
 }
 
 /// Writes all pieces. An error after the first bytes is reported as a short write.
-pub(super) unsafe fn write(r: &mut uv_fs_t) -> isize {
-    let mut pieces = std::slice::from_raw_parts_mut(r.bufs.cast::<iovec>(), r.nbufs as usize);
+pub(super) unsafe fn write(r: *mut uv_fs_t) -> isize {
+    let mut pieces = std::slice::from_raw_parts_mut((*r).bufs.cast::<iovec>(), (*r).nbufs as usize);
     let mut total = 0;
     while !pieces.is_empty() {
         let count = pieces.len().min(MOST_PIECES) as c_int;
-        let written = result(if r.off < 0 {
-            libc::writev(r.file, pieces.as_ptr(), count)
+        let written = result(if (*r).off < 0 {
+            libc::writev((*r).file, pieces.as_ptr(), count)
         } else {
-            libc::pwritev(r.file, pieces.as_ptr(), count, r.off + total as i64)
+            libc::pwritev((*r).file, pieces.as_ptr(), count, (*r).off + total as i64)
         });
         if written == -(EINTR as isize) {
             continue;
@@ -76,16 +77,16 @@ pub(super) unsafe fn write(r: &mut uv_fs_t) -> isize {
     total
 }
 
-pub(super) unsafe fn send_file(r: &mut uv_fs_t) -> isize {
-    let (output, input, length) = (r.flags, r.file, r.bufsml[0].len);
-    let mut offset = r.off;
+pub(super) unsafe fn send_file(r: *mut uv_fs_t) -> isize {
+    let (output, input, length) = ((*r).flags, (*r).file, (*r).bufsml[0].len);
+    let mut offset = (*r).off;
     loop {
         let sent = result(libc::sendfile(output, input, &mut offset, length));
         match -sent as c_int {
             EINTR => {}
             // The kernel cannot copy between these two: as libuv, by reads and writes.
             libc::EINVAL | libc::EIO | libc::ENOTSOCK | libc::EXDEV => {
-                return copy_bytes(output, input, r.off, length);
+                return copy_bytes(output, input, (*r).off, length);
             }
             _ => return sent,
         }
@@ -134,8 +135,8 @@ impl Drop for Closed {
     }
 }
 
-pub(super) unsafe fn copy_file(r: &mut uv_fs_t) -> isize {
-    let from = Closed(libc::open(r.path, O_RDONLY | O_CLOEXEC));
+pub(super) unsafe fn copy_file(r: *mut uv_fs_t) -> isize {
+    let from = Closed(libc::open((*r).path, O_RDONLY | O_CLOEXEC));
     if from.0 < 0 {
         return last_error() as isize;
     }
@@ -143,15 +144,15 @@ pub(super) unsafe fn copy_file(r: &mut uv_fs_t) -> isize {
     if libc::fstat(from.0, &mut source) != 0 {
         return last_error() as isize;
     }
-    let exclusive = if r.flags & COPY_EXCL != 0 { O_EXCL } else { 0 };
+    let exclusive = if (*r).flags & COPY_EXCL != 0 { O_EXCL } else { 0 };
     let flags = O_WRONLY | O_CREAT | O_CLOEXEC | exclusive;
-    let to = Closed(libc::open(r.new_path, flags, source.st_mode & 0o7777));
+    let to = Closed(libc::open((*r).new_path, flags, source.st_mode & 0o7777));
     if to.0 < 0 {
         return last_error() as isize;
     }
-    let copied = copy_contents(r.flags, from.0, to.0, &source);
+    let copied = copy_contents((*r).flags, from.0, to.0, &source);
     if copied < 0 {
-        libc::unlink(r.new_path);
+        libc::unlink((*r).new_path);
     }
     copied
 }
