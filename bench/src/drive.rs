@@ -50,7 +50,16 @@ pub struct DriveOptions {
 /// Those of the connections and of writing, and `InvalidInput` for an unknown host.
 pub fn run(options: &DriveOptions, style: Style, out: &mut dyn Write) -> io::Result<()> {
     crate::limits::descriptors();
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", options.to));
+    let named = |error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::InvalidInput => ": use HOST:PORT, with a name or an IPv4 address",
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut => {
+                ": is 'bench serve echo --host ADDRESS' running there?"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}{hint}", options.to))
+    };
     let found = options.to.to_socket_addrs().map_err(named)?.find(SocketAddr::is_ipv4);
     let unknown = || io::Error::new(io::ErrorKind::InvalidInput, "no IPv4 address");
     let address = found.ok_or_else(unknown).map_err(named)?;

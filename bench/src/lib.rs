@@ -22,7 +22,13 @@
 //!
 //! Optional peers: `--features peers`, or some of `libuv,compio,monoio,glommio`. libuv is built from
 //! source and needs a C compiler and libclang (Debian: `libclang-dev`). Without these features the
-//! other contestants are measured, and the report lists the missing ones.
+//! other contestants are measured, and the report lists the missing ones. tokio's io_uring for files
+//! needs a flag of the compiler, which builds everything anew:
+//!
+//! ```text
+//! RUSTFLAGS='--cfg tokio_unstable' CARGO_TARGET_DIR=target/unstable cargo run --release -p bench \
+//!     --features tokio-uring -- --suite reads --peer hand,tokio,tokio-uring
+//! ```
 //!
 //! # What is measured
 //!
@@ -65,8 +71,9 @@
 //! - Other styles of use are extra rows and never the baseline: `libuv-write` (`uv_write` with
 //!   recycled buffers), `libuv-malloc` (malloc for each read, as in its guide), `libuv-send`
 //!   (`uv_udp_send`), `mio-drain` (reads until `EAGAIN`), `tokio-buffers` (a buffer of each task),
-//!   `tokio-uring` (tokio's file on its io_uring), `smol-readable` (waits before each read),
-//!   `compio-4k`, `monoio-4k` (small buffers), `glommio-buffered` (its buffered stream).
+//!   `tokio-local` (tasks that need not be `Send`), `tokio-uring` (tokio's file on its io_uring),
+//!   `smol-readable` (waits before each read), `compio-4k`, `monoio-4k` (small buffers),
+//!   `glommio-buffered` (its buffered stream).
 //! - `fio`: the tool, beside the reads of files, if it is installed.
 //!
 //! # How it is measured
@@ -85,7 +92,7 @@
 //!   a quieter machine.
 //! - **The time is limited**: a run of all suites takes about a minute, and a full one about twenty
 //!   (`--budget`). It is divided among the scenarios ([`plan`]); one that needs more than its share
-//!   runs fewer rounds, allows no conclusion, and is named in the report.
+//!   runs fewer rounds, on a slow machine only one, allows no conclusion, and is named in the report.
 //! - **CPU time** is that of the process: user and kernel time of every thread. Scenarios that
 //!   never block are measured by it, because other programs on the machine do not distort it.
 //!   Round trips and jobs per second are measured by wall-clock time, since they include waits.
@@ -188,12 +195,17 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
         report::list(&suites, style, out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let network = options.network();
-    let _namespaces = network::prepare(&network)?;
+    let mut network = options.network();
+    let (_namespaces, note) = network::prepare(&mut network)?;
+    if let Some(note) = &note {
+        // Now, and in the report: no user should wait for numbers of another network.
+        let _ = writeln!(io::stderr(), "{note}");
+    }
     let (scale, rounds) = (options.scale().name(), options.rounds());
     let (baseline, budget) = (options.baseline.clone(), options.budget());
     let plan = Conditions { scale, rounds, budget, baseline, network };
-    let (results, recorded) = measure(suites, plan)?;
+    let (mut results, recorded) = measure(suites, plan)?;
+    results.notes.extend(note.into_iter().chain(options.left_out()));
     if let Some(path) = options.json.as_ref().filter(|path| path.as_os_str() == "-") {
         return results.write(path, out).map(|()| ExitCode::SUCCESS);
     }
@@ -201,6 +213,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> io::Result<ExitCode> {
         report::write(&results, style, out)?;
     }
     report::scoreboard(&results, style, out)?;
+    report::losses(&results, style, out)?;
     report::legend(&results, style, out)?;
     match &options.json {
         Some(path) => results.write(path, out)?,
@@ -269,6 +282,7 @@ fn run_command(command: &Command, style: Style, out: &mut dyn Write) -> io::Resu
             if html.is_none() && chart.is_none() {
                 report::write(&results, style, out)?;
                 report::scoreboard(&results, style, out)?;
+                report::losses(&results, style, out)?;
                 report::legend(&results, style, out)?;
             }
         }

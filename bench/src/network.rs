@@ -69,17 +69,27 @@ pub(crate) fn enter_server_side(command: &mut Command) {
 }
 
 /// Joins two namespaces, if a network other than the loopback interface is asked for. The result
-/// keeps them.
+/// keeps them. A kernel that cannot delay packets is no error: the network is then without a delay,
+/// and the text says why.
 ///
 /// # Errors
 ///
 /// `PermissionDenied` without root's rights, and an error that names the command that failed.
 #[cfg(target_os = "linux")]
-pub(crate) fn prepare(network: &Network) -> std::io::Result<Option<linux::Namespaces>> {
-    match network {
-        Network::Namespaces { delay_us } => linux::join(*delay_us).map(Some),
-        Network::Loopback | Network::Host(_) => Ok(None),
-    }
+pub(crate) fn prepare(
+    network: &mut Network,
+) -> std::io::Result<(Option<linux::Namespaces>, Option<String>)> {
+    let Network::Namespaces { delay_us } = network else { return Ok((None, None)) };
+    let (namespaces, refusal) = linux::join(*delay_us)?;
+    let note = refusal.map(|error| {
+        let asked = std::mem::take(delay_us);
+        format!(
+            "No delay between the namespaces, though {asked} µs were asked for: netem refuses \
+             ({error}). It needs a kernel with CONFIG_NET_SCH_NETEM, and maybe 'modprobe \
+             sch_netem'."
+        )
+    });
+    Ok((Some(namespaces), note))
 }
 
 /// Refuses a network other than the loopback interface.
@@ -88,13 +98,13 @@ pub(crate) fn prepare(network: &Network) -> std::io::Result<Option<linux::Namesp
 ///
 /// `Unsupported` for namespaces.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn prepare(network: &Network) -> std::io::Result<Option<()>> {
+pub(crate) fn prepare(network: &mut Network) -> std::io::Result<(Option<()>, Option<String>)> {
     match network {
         Network::Namespaces { .. } => {
             let why = "network namespaces need Linux";
             Err(std::io::Error::new(std::io::ErrorKind::Unsupported, why))
         }
-        Network::Loopback | Network::Host(_) => Ok(None),
+        Network::Loopback | Network::Host(_) => Ok((None, None)),
     }
 }
 
@@ -109,12 +119,12 @@ mod linux {
     use super::{CLIENT, HOLDER, SERVER};
 
     /// Moves this process, which must have one thread, into a new namespace, and joins it with
-    /// another for the servers.
+    /// another for the servers. Also returns why there is no delay, if it cannot be had.
     ///
     /// # Errors
     ///
     /// `PermissionDenied` without root's rights, and an error that names the command that failed.
-    pub(super) fn join(delay_us: u64) -> io::Result<Namespaces> {
+    pub(super) fn join(delay_us: u64) -> io::Result<(Namespaces, Option<io::Error>)> {
         new_namespace().map_err(|error| {
             let why = format!("network namespaces need root: {error}");
             io::Error::new(error.kind(), why)
@@ -144,19 +154,22 @@ mod linux {
         there(&format!("addr add {SERVER}/24 dev bench1"))?;
         there("link set lo up")?;
         there("link set bench1 up")?;
-        if delay_us > 0 {
-            // Long enough for everything that is in flight.
-            let rule = |end: &str| {
-                format!("qdisc add dev {end} root netem delay {delay_us}us limit 100000")
-            };
-            run(Command::new("tc").args(rule("bench0").split(' ')))?;
-            let mut tc = Command::new("tc");
-            tc.args(rule("bench1").split(' '));
-            enter(&mut tc, namespaces.holder.id());
-            run(&mut tc)?;
-        }
+        let refusal = if delay_us > 0 { delay(delay_us, &namespaces).err() } else { None };
         HOLDER.get_or_init(|| namespaces.holder.id());
-        Ok(namespaces)
+        Ok((namespaces, refusal))
+    }
+
+    /// Delays packets at both ends.
+    fn delay(delay_us: u64, namespaces: &Namespaces) -> io::Result<()> {
+        // Long enough for everything that is in flight.
+        let rule =
+            |end: &str| format!("qdisc add dev {end} root netem delay {delay_us}us limit 100000");
+        let mut there = Command::new("tc");
+        there.args(rule("bench1").split(' '));
+        enter(&mut there, namespaces.holder.id());
+        run(&mut there)?;
+        // Only with both: one end that delays would be another network than either.
+        run(Command::new("tc").args(rule("bench0").split(' ')))
     }
 
     /// The namespaces; the servers' one disappears on drop, the clients' one with this process.

@@ -16,7 +16,7 @@ use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
 
 /// The names of `--peer`.
-const PEERS: [&str; 21] = [
+const PEERS: [&str; 22] = [
     "libuv",
     "libuv-write",
     "libuv-malloc",
@@ -27,6 +27,7 @@ const PEERS: [&str; 21] = [
     "polling",
     "tokio",
     "tokio-buffers",
+    "tokio-local",
     "tokio-uring",
     "smol",
     "smol-readable",
@@ -58,7 +59,7 @@ pub struct Options {
 
     /// Only these peers: libuv, hand (hand-written code), mio, polling, tokio, smol, compio,
     /// monoio, glommio, fio; other styles of use: libuv-write, libuv-malloc, libuv-send, mio-drain,
-    /// tokio-buffers, tokio-uring, smol-readable, compio-4k, monoio-4k, glommio-buffered; or none
+    /// tokio-buffers, tokio-local, tokio-uring, smol-readable, compio-4k, monoio-4k, glommio-buffered; or none
     #[arg(short, long = "peer", value_name = "NAME", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -246,6 +247,25 @@ impl Options {
         self.tables || !self.suites.is_empty()
     }
 
+    /// What a quick run has no time for, and how to have it.
+    pub fn left_out(&self) -> Option<String> {
+        let everything = self.suites.is_empty() && self.scale() == Scale::Quick;
+        everything.then(|| {
+            let servers = match self.backends.is_empty() && self.peers.is_empty() {
+                true => {
+                    "; of the servers select, poll and other styles of use than the best of each \
+                     library ('--backend', '--peer' or '--full')"
+                }
+                false => "",
+            };
+            format!(
+                "Left out of a quick run: the suite 'instructions', which takes minutes ('--suite \
+                 instructions' or '--full'){servers}; larger numbers of connections, sources, \
+                 loads and reads in flight ('--full')."
+            )
+        })
+    }
+
     /// The folder for the page and the results.
     pub fn out(&self) -> PathBuf {
         let target = || std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
@@ -275,6 +295,13 @@ impl Options {
             });
         }
         suites.retain(|suite| !suite.scenarios.is_empty());
+        if suites.is_empty() {
+            let wanted = self.scenarios.join("' or '");
+            return Err(invalid(format!(
+                "no scenario of the selected suites has '{wanted}' in its name: '--list' prints \
+                 them, with '--full' those of a full run"
+            )));
+        }
         for scenario in suites.iter_mut().flat_map(|suite| &mut suite.scenarios) {
             scenario.entrants.contestants.retain(|contestant| self.wants(contestant));
             let backends = &self.backends;
@@ -292,6 +319,7 @@ impl Options {
                 "no contestant is left to run: '--list' prints all of them".into(),
             ));
         }
+        self.check_baseline(&suites)?;
         Ok(suites)
     }
 
@@ -299,6 +327,21 @@ impl Options {
         let among = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
         let backend = contestant.id.backend().is_none_or(|name| among(&self.backends, name));
         backend && contestant.id.peer().is_none_or(|name| among(&self.peers, name))
+    }
+
+    /// Refuses a baseline that runs nowhere: the ratios would be to something else.
+    fn check_baseline(&self, suites: &[Suite]) -> io::Result<()> {
+        let Some(wanted) = &self.baseline else { return Ok(()) };
+        let scenarios = suites.iter().flat_map(|suite| &suite.scenarios);
+        let all = scenarios.flat_map(|scenario| &scenario.entrants.contestants);
+        let mut names: Vec<String> = all.map(|contestant| contestant.id.to_string()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if names.contains(wanted) {
+            return Ok(());
+        }
+        let names = names.join(", ");
+        Err(invalid(format!("the baseline '{wanted}' does not run here: use one of {names}")))
     }
 
     fn check(&self) -> io::Result<()> {
@@ -344,6 +387,15 @@ mod tests {
         let options = Options::parse_from(["bench", "--suite", "tea"]);
         assert_eq!(options.select().unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(Options::try_parse_from(["bench", "--rounds", "3"]).is_err());
+        let refusal = |args: &[&str]| {
+            let args = ["bench", "-s", "iterations"].iter().chain(args);
+            Options::parse_from(args).select().unwrap_err().to_string()
+        };
+        let words = refusal(&["--scenario", "tea"]);
+        assert!(words.contains("has 'tea' in its name"), "{words}");
+        let words = refusal(&["--baseline", "tea"]);
+        assert!(words.contains("'tea' does not run here: use one of"), "{words}");
+        assert!(words.contains("uv-core poll"), "{words}");
     }
 
     #[cfg(target_os = "linux")]

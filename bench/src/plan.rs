@@ -2,8 +2,9 @@
 //!
 //! A run has a budget, and each scenario a share of what is left of it, by the number of its
 //! contestants and what a run of its suite usually takes. What a scenario leaves goes to the later
-//! ones. A scenario runs all of its rounds if its share is enough; if it is not even enough for a
-//! conclusion, it runs the fewest that give a value, so that the others keep their time.
+//! ones, and what it takes too much they have to do without. A scenario runs all of its rounds if its
+//! share is enough; if it is not even enough for a conclusion, it runs as many as fit into it up to a
+//! few that give a value, and at least one, so that the others keep their time.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::runner::{LEAST_ROUNDS, is_exact, rounds};
 use crate::suite::{Scenario, Suite};
 
-/// The fewest rounds of a scenario whose time is short: a median needs three.
-pub const FEWEST_ROUNDS: usize = 3;
+/// The most rounds of a scenario whose time is too short for a conclusion: a median needs three.
+pub const FEW_ROUNDS: usize = 3;
 
 /// The time of a quick run.
 pub const QUICK: Duration = Duration::from_secs(60);
@@ -87,18 +88,23 @@ impl Share {
     /// Whether another round is to be run after `last`, at that time since the start of the run.
     pub fn goes_on(&self, last: usize, now: Duration) -> bool {
         let wanted = *self.rounds.end();
-        let Some(time) = self.time.filter(|_| !self.is_exact) else { return last < wanted };
-        if last >= wanted || last < FEWEST_ROUNDS.min(wanted) {
+        let Some(time) = self.time else { return last < wanted };
+        if last >= wanted || last == 0 {
             return last < wanted;
         }
         let spent = now.saturating_sub(self.begun);
         let ran = (last + 1 - self.first()) as f64;
-        // The next round, or all that a conclusion needs: fewer of those would be in vain.
-        let next = LEAST_ROUNDS.saturating_sub(last).max(1).min(wanted - last);
-        let needed = spent + spent.mul_f64(next as f64 / ran);
-        // A scenario that has gone beyond the fewest rounds is not given up for a late round.
-        let margin = if (FEWEST_ROUNDS + 1..LEAST_ROUNDS).contains(&last) { 1.3 } else { 1.0 };
-        needed <= time.mul_f64(margin)
+        let fits = |rounds: usize, margin: f64| {
+            spent + spent.mul_f64(rounds as f64 / ran) <= time.mul_f64(margin)
+        };
+        // All that a conclusion needs: fewer of those would be in vain.
+        let conclusion = if self.is_exact { wanted } else { LEAST_ROUNDS.min(wanted) };
+        match conclusion.saturating_sub(last) {
+            0 => fits(1, 1.0),
+            // A scenario that has gone beyond the few rounds is not given up for a late round.
+            missing if last > FEW_ROUNDS => fits(missing, 1.3),
+            missing => fits(missing, 1.0) || last < FEW_ROUNDS && fits(1, 1.0),
+        }
     }
 
     /// What the scenario has used when `last` was its last round.

@@ -5,7 +5,10 @@ use std::io::{self, IsTerminal, Write};
 
 use console::{Style as Paint, Term};
 
+use crate::losses::Losses;
+use crate::plan::Timing;
 use crate::results::{Entry, Results, Row};
+use crate::runner::LEAST_ROUNDS;
 use crate::scoreboard::Scoreboard;
 use crate::stats::Verdict;
 use crate::suite::{Suite, Unit};
@@ -158,6 +161,7 @@ fn cell(entry: &Entry, unit: Unit, is_baseline: bool, style: Style) -> String {
     let value = value(entry.value.median, unit);
     let spread = if is_baseline { entry.value.relative() } else { entry.ratio.relative() };
     let spread = match 100.0 * spread {
+        _ if entry.values.len() == 1 && !unit.is_exact() => "once".into(),
         percent @ ..1_000.0 => format!("±{percent:.0}%"),
         _ => "±∞".into(),
     };
@@ -294,21 +298,36 @@ pub(crate) fn warnings(results: &Results) -> Vec<String> {
     warnings
 }
 
-/// The scenarios whose time was too short for a conclusion.
+/// The scenarios whose time was too short for a conclusion: by name if they are few, else by suite.
 fn short(results: &Results) -> Option<String> {
-    let short: Vec<_> = results
-        .timings
-        .iter()
-        .filter(|timing| !timing.enough)
-        .map(|timing| format!("{} {} ({} rounds)", timing.suite, timing.scenario, timing.rounds))
-        .collect();
+    const FEW: usize = 6;
+    let short: Vec<_> = results.timings.iter().filter(|timing| !timing.enough).collect();
+    let runs = |rounds: usize| if rounds == 1 { "once".into() } else { format!("{rounds} rounds") };
+    let names: Vec<String> = if short.len() <= FEW {
+        let name = |one: &&Timing| format!("{} {} ({})", one.suite, one.scenario, runs(one.rounds));
+        short.iter().map(name).collect()
+    } else {
+        let mut suites: Vec<&str> = short.iter().map(|timing| timing.suite.as_str()).collect();
+        suites.dedup();
+        let name = |suite: &str| {
+            let of = || results.timings.iter().filter(move |timing| timing.suite == suite);
+            let few = of().filter(|timing| !timing.enough).count();
+            match of().count() {
+                all if all == few => suite.to_string(),
+                all => format!("{suite} ({few} of {all})"),
+            }
+        };
+        suites.into_iter().map(name).collect()
+    };
     (!short.is_empty()).then(|| {
+        let fewest = short.iter().map(|timing| timing.rounds).min().unwrap_or(0);
         format!(
-            "{} of {} scenarios had too little time for a conclusion; use a larger '--budget', or \
-             '--suite': {}.",
+            "{} of {} scenarios had too little time for a conclusion: {}. They ran fewer than \
+             {LEAST_ROUNDS} rounds, at least {}: use '--suite', or a larger '--budget'.",
             short.len(),
             results.timings.len(),
-            short.join(", ")
+            names.join(", "),
+            if fewest == 1 { "one".into() } else { fewest.to_string() },
         )
     })
 }
@@ -319,12 +338,13 @@ fn short(results: &Results) -> Option<String> {
 ///
 /// Those of writing.
 pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    const WIDE: usize = 9;
     let board = Scoreboard::of(results);
     let margin = board.id.iter().map(|id| id.len()).max().unwrap_or(0) + 2;
-    let room = style.width.saturating_sub(margin) / WIDE;
+    let longest = board.suites.iter().map(|(suite, _)| suite.len()).max().unwrap_or(0);
+    let wide = (longest + 1).max(8);
+    let room = style.width.saturating_sub(margin) / wide;
     for suites in board.suites.chunks(room.max(1)) {
-        let heads: String = suites.iter().map(|(suite, _)| format!("{suite:>WIDE$}")).collect();
+        let heads: String = suites.iter().map(|(suite, _)| format!("{suite:>wide$}")).collect();
         writeln!(out, "\n{:margin$}{}", "", style.title(&heads))?;
         for id in &board.id {
             if suites.iter().all(|(suite, _)| board.score(id, suite).is_none()) {
@@ -333,10 +353,10 @@ pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::R
             let mut line = format!("  {id:<width$}", width = margin - 2);
             for (suite, baseline) in suites {
                 line += &match board.score(id, suite) {
-                    None => format!("{:>WIDE$}", ""),
-                    Some(_) if id == baseline => style.faint(&format!("{:>WIDE$}", "1×")),
+                    None => format!("{:>wide$}", ""),
+                    Some(_) if id == baseline => style.faint(&format!("{:>wide$}", "1×")),
                     Some(score) => {
-                        let text = format!("{:>WIDE$}", times(score.ratio));
+                        let text = format!("{:>wide$}", times(score.ratio));
                         let verdict = match score.ratio {
                             _ if 2 * score.sure < score.of => Verdict::NoConclusion,
                             ratio if ratio > 1.05 => Verdict::Ahead,
@@ -353,6 +373,35 @@ pub fn scoreboard(results: &Results, style: Style, out: &mut dyn Write) -> io::R
     let line = "Geometric mean of each suite: factor against the baseline (1×), more is better. Yellow: \
                 fewer than half of the comparisons allow a conclusion.";
     writeln!(out, "{}", style.faint(line))
+}
+
+/// Writes the worst losses against the best of the others; the page has all of them.
+///
+/// # Errors
+///
+/// Those of writing.
+pub fn losses(results: &Results, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    const SHOWN: usize = 5;
+    let Losses { losses, compared, doubtful } = Losses::of(results);
+    writeln!(
+        out,
+        "\n{}: in {} of {compared} comparisons with the best of the others; {doubtful} allow no \
+         conclusion.",
+        style.title("Where we lose"),
+        losses.len(),
+    )?;
+    for loss in losses.iter().take(SHOWN) {
+        let (row, ours, best) = (loss.row, loss.ours, loss.best);
+        let ratio = style.verdict(Verdict::Behind, &format!("{:>8}", times(loss.ratio.median)));
+        let what = format!("{}, {}, {}", row.suite, row.scenario, row.figure);
+        let number = |entry: &Entry| value(entry.value.median, row.unit);
+        let (our_number, best_number) = (number(ours), number(best));
+        writeln!(out, "{ratio}  {what}: {} {our_number}, {} {best_number}", ours.id, best.id)?;
+    }
+    if losses.len() > SHOWN {
+        writeln!(out, "{}", style.faint("          and others, which the page has"))?;
+    }
+    Ok(())
 }
 
 fn wrapped(text: &str, width: usize) -> Vec<String> {
@@ -377,7 +426,6 @@ mod tests {
     fn scenarios_that_were_short_of_time_are_named() {
         use crate::machine::Machine;
         use crate::network::Network;
-        use crate::plan::Timing;
         use crate::results::Settings;
         use crate::runner::Measured;
 
@@ -403,9 +451,13 @@ mod tests {
             Measured { timings: vec![timing("1", 7), timing("2", 3)], ..Measured::default() };
         let mut results = Results::new(settings, Machine::here(), Vec::new(), measured);
         let words = short(&results).unwrap();
-        assert!(words.starts_with("1 of 2 scenarios") && words.ends_with(": echo 2 (3 rounds)."));
+        assert!(words.starts_with("1 of 2 scenarios") && words.contains(": echo 2 (3 rounds)."));
         results.timings.pop();
         assert_eq!(short(&results), None);
+        // Many are summed up by suite.
+        results.timings.extend((0..9).map(|number| timing(&number.to_string(), 1)));
+        let words = short(&results).unwrap();
+        assert!(words.contains(": echo (9 of 10).") && words.contains("at least one"), "{words}");
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Runner {
     /// rounds.
     pub budget: Option<Duration>,
     /// The preferred baseline. The fallbacks are libuv, hand-written code (on epoll if possible),
-    /// and the first contestant.
+    /// tokio where there are only futures, and the first contestant.
     pub baseline: Option<String>,
     progress: Progress,
     clock: Clock,
@@ -140,6 +140,7 @@ impl Runner {
             .or_else(|| position(&|id| id == ContestantId::Peer("libuv")))
             .or_else(|| position(&|id| id == ContestantId::Hand("epoll")))
             .or_else(|| position(&|id| matches!(id, ContestantId::Hand(_))))
+            .or_else(|| position(&|id| id == ContestantId::Peer("tokio")))
             .or((!contestants.is_empty()).then_some(0))
     }
 }
@@ -259,7 +260,7 @@ impl Progress {
 mod tests {
     use super::*;
     use crate::clock::Spent;
-    use crate::plan::FEWEST_ROUNDS;
+    use crate::plan::FEW_ROUNDS;
     use crate::stats::Verdict;
     use crate::suite::{Count, Entrants, Figure, Reading, Unit};
     use std::cell::Cell;
@@ -324,7 +325,7 @@ mod tests {
     fn a_run_keeps_to_its_budget_and_says_what_was_short() {
         // The second needs twice its share.
         let (measured, took) = run(Some(4 * 32 * 10), 7, &[10, 20, 2, 2]);
-        assert_eq!(rounds_of(&measured), [7, FEWEST_ROUNDS, 7, 7]);
+        assert_eq!(rounds_of(&measured), [7, FEW_ROUNDS, 7, 7]);
         let enough: Vec<_> = measured.timings.iter().map(|timing| timing.enough).collect();
         assert_eq!(enough, [true, false, true, true]);
         assert!(took < Duration::from_millis(4 * 32 * 10), "{took:?}");
@@ -346,10 +347,23 @@ mod tests {
     }
 
     #[test]
-    fn without_any_time_there_are_the_fewest_rounds() {
+    fn without_any_time_there_is_one_round() {
         let (measured, _) = run(Some(0), 7, &[10, 10]);
-        assert_eq!(rounds_of(&measured), [FEWEST_ROUNDS; 2]);
-        assert_eq!(measured.rows[0].entries[0].values.len(), FEWEST_ROUNDS);
+        assert_eq!(rounds_of(&measured), [1; 2]);
+        assert_eq!(measured.rows[0].entries[0].values.len(), 1);
+        assert!(measured.timings.iter().all(|timing| !timing.enough));
+    }
+
+    /// A machine that is slower than any plan: what the first takes too much, the others lack.
+    #[test]
+    fn a_slow_machine_has_fewer_rounds_and_not_more_time() {
+        let (measured, took) = run(Some(1_000), 7, &[100, 5, 5, 5, 5, 5, 5, 5]);
+        assert_eq!(rounds_of(&measured)[0], 1);
+        assert!(took <= Duration::from_millis(1_200), "{took:?}");
+        let (measured, took) = run(Some(1_000), 7, &[20; 8]);
+        assert_eq!(rounds_of(&measured), [1; 8]);
+        // A warm-up and a round of each: four runs of 20 ms.
+        assert_eq!(took, Duration::from_millis(8 * 2 * 4 * 20));
     }
 
     #[test]

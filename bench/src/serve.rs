@@ -21,6 +21,10 @@ pub(crate) fn serve(
 ) -> io::Result<()> {
     crate::limits::descriptors();
     let named = |error: io::Error| io::Error::new(error.kind(), format!("port {port}: {error}"));
+    #[cfg(target_os = "linux")]
+    if let Some(id) = id {
+        servers::named(id)?;
+    }
     let listener = servers::listen((host, port).into()).map_err(named)?;
     let address = listener.local_addr()?;
     let mut announce =

@@ -6,12 +6,12 @@ use crate::results::{Entry, Row};
 use crate::scoreboard::{Family, family};
 use crate::stats::Verdict;
 
-const WIDTH: f64 = 520.0;
+const WIDTH: f64 = 560.0;
 /// The area of the bars; the numbers are to its right.
-const LEFT: f64 = 116.0;
-const LONGEST: f64 = 248.0;
+const LEFT: f64 = 138.0;
+const LONGEST: f64 = 250.0;
 const TOP: f64 = 30.0;
-const STEP: f64 = 21.0;
+const STEP: f64 = 23.0;
 const THICK: f64 = 14.0;
 
 pub(super) fn class(id: &str) -> &'static str {
@@ -39,7 +39,7 @@ pub(super) fn chart(row: &Row, title: &str) -> Svg {
     svg.line("axis", (LEFT, TOP - 4.0), (LEFT, height - 8.0));
     for (index, entry) in entries.iter().enumerate() {
         let y = TOP + STEP * index as f64;
-        let base = y + THICK - 3.0;
+        let base = y + THICK - 2.0;
         let name = if family(&entry.id) == Family::Core { "strong" } else { "name" };
         svg.text(name, (LEFT - 8.0, base), Anchor::End, &entry.id);
         let number = value(entry.value.median, row.unit);
@@ -60,7 +60,7 @@ pub(super) fn chart(row: &Row, title: &str) -> Svg {
             let middle = y + THICK / 2.0;
             svg.line("whisker", (LEFT + low, middle), (LEFT + high, middle));
         }
-        svg.text("value", (WIDTH - 66.0, base), Anchor::End, number);
+        svg.text("value", (WIDTH - 76.0, base), Anchor::End, number);
         let mark = match entry.verdict {
             _ if is_baseline => "",
             Verdict::Ahead => " +",
@@ -68,8 +68,8 @@ pub(super) fn chart(row: &Row, title: &str) -> Svg {
             Verdict::Level => " =",
             Verdict::NoConclusion => " ?",
         };
-        svg.text("value", (WIDTH - 14.0, base), Anchor::End, ratio);
-        svg.text("value", (WIDTH - 12.0, base), Anchor::Start, mark);
+        svg.text("value", (WIDTH - 18.0, base), Anchor::End, ratio);
+        svg.text("value", (WIDTH - 16.0, base), Anchor::Start, mark);
     }
     svg
 }

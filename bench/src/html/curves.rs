@@ -1,18 +1,18 @@
 //! Line charts: the cost of a wait by the number of sources, latency distributions, and latencies by
 //! load.
 
-use super::svg::{Anchor, LogAxis, Svg};
+use super::svg::{Anchor, LogAxis, Shape, Svg};
 use crate::report::value;
 use crate::results::{Distribution, Row};
 use crate::suite::Unit;
 
 /// The margins around the lines.
-const LEFT: f64 = 62.0;
-const TOP: f64 = 54.0;
-const RIGHT: f64 = 112.0;
-const BOTTOM: f64 = 44.0;
+const LEFT: f64 = 70.0;
+const TOP: f64 = 60.0;
+const RIGHT: f64 = 132.0;
+const BOTTOM: f64 = 48.0;
 /// The minimum distance between the labels of lines.
-const APART: f64 = 14.0;
+const APART: f64 = 16.5;
 
 /// One line: the contestant and its points.
 struct Series {
@@ -30,6 +30,17 @@ fn class(id: &str) -> String {
     ];
     let known = known.into_iter().find(|name| *name == last).unwrap_or("libuv");
     format!("s-{known}")
+}
+
+/// The shape of the points of a line: select and poll cost about the same, so that their lines
+/// cross and cover each other.
+fn shape(id: &str) -> Shape {
+    match id.split(' ').next_back() {
+        Some("select") => Shape::Square,
+        Some("poll") => Shape::Triangle,
+        Some("uring") => Shape::Diamond,
+        _ => Shape::Circle,
+    }
 }
 
 /// The dash of a line: solid for loops and libraries.
@@ -190,7 +201,7 @@ impl Chart {
         let x = LogAxis::holding(all.iter().map(|(x, _)| *x), LEFT, right);
         let y = LogAxis::holding(all.iter().map(|(_, y)| *y), bottom, TOP);
         let mut svg = Svg::new(width, height, title);
-        svg.text("title", (LEFT - 44.0, 22.0), Anchor::Start, title);
+        svg.text("title", (LEFT - 54.0, 22.0), Anchor::Start, title);
         Chart { svg, x, y, right, bottom }
     }
 
@@ -203,23 +214,23 @@ impl Chart {
     fn column(&mut self, at: f64, name: &str) {
         let x = self.x.at(at);
         self.svg.line("grid", (x, TOP), (x, self.bottom));
-        self.svg.text("tick", (x, self.bottom + 16.0), Anchor::Middle, name);
+        self.svg.text("tick", (x, self.bottom + 18.0), Anchor::Middle, name);
     }
 
     fn foot(&mut self, text: &str) {
         let middle = (LEFT + self.right) / 2.0;
-        self.svg.text("note", (middle, self.bottom + 34.0), Anchor::Middle, text);
+        self.svg.text("note", (middle, self.bottom + 38.0), Anchor::Middle, text);
     }
 
     /// The meaning of the dashes, above the lines.
     fn dashes(&mut self, names: &[&str]) {
-        let mut x = self.right - 74.0 * names.len() as f64;
+        let mut x = self.right - 84.0 * names.len() as f64;
         for name in names {
             let class = format!("curve sample{}", dash(&format!("{name} ")));
             self.svg.path(&class, &[(x, TOP - 12.0), (x + 26.0, TOP - 12.0)], name);
             let text = if *name == "uv-core" { "loop" } else { name };
             self.svg.text("note", (x + 32.0, TOP - 8.0), Anchor::Start, text);
-            x += 74.0;
+            x += 84.0;
         }
     }
 
@@ -232,7 +243,8 @@ impl Chart {
             self.svg.path(&format!("curve {}{}", class(id), dash(id)), &places, id);
             if let Some(describe) = describe.filter(|_| dash(id).is_empty()) {
                 for (point, at) in points.iter().zip(&places) {
-                    self.svg.dot(&class(id), *at, &format!("{id}, {}", describe(*point)));
+                    let title = format!("{id}, {}", describe(*point));
+                    self.svg.point(&class(id), shape(id), *at, &title);
                 }
             }
             if let Some((_, y)) = places.last() {

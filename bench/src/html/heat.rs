@@ -6,15 +6,17 @@ use crate::results::{Results, Row};
 use crate::scoreboard::{self, family};
 use crate::stats::Verdict;
 
-const LEFT: f64 = 124.0;
+const LEFT: f64 = 144.0;
 /// Below the title and the legend.
 const HEAD: f64 = 52.0;
 /// The height of a row.
-const STEP: f64 = 20.0;
+const STEP: f64 = 22.0;
 const WIDTH: f64 = 1_100.0;
 /// What a character of a slanted label takes, upwards and to the right.
-const RISE: f64 = 5.2;
-const RUN: f64 = 4.1;
+const RISE: f64 = 5.9;
+const RUN: f64 = 4.6;
+/// The most scenarios beside each other: more would be too narrow for their names.
+const BESIDE: usize = 40;
 
 /// One row of each scenario: that of its main figure.
 fn columns(results: &Results) -> Vec<&Row> {
@@ -32,9 +34,17 @@ fn columns(results: &Results) -> Vec<&Row> {
     columns
 }
 
-/// Draws one figure of each scenario; `None` without any.
-pub(super) fn chart(results: &Results) -> Option<Svg> {
+/// Draws one figure of each scenario, on as many maps as that needs; none for a single scenario.
+pub(super) fn charts(results: &Results) -> Vec<Svg> {
     let columns = columns(results);
+    if columns.len() < 2 {
+        return Vec::new();
+    }
+    let maps = columns.len().div_ceil(BESIDE);
+    columns.chunks(columns.len().div_ceil(maps)).map(chart).collect()
+}
+
+fn chart(columns: &[&Row]) -> Svg {
     let mut ids: Vec<&str> = Vec::new();
     for entry in columns.iter().flat_map(|row| &row.entries) {
         if !ids.contains(&entry.id.as_str()) {
@@ -42,9 +52,6 @@ pub(super) fn chart(results: &Results) -> Option<Svg> {
         }
     }
     ids.sort_by_key(|id| family(id) as usize);
-    if columns.len() < 2 {
-        return None;
-    }
     let labels: Vec<String> = columns.iter().map(|row| label(row)).collect();
     let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0) as f64;
     let last = labels.last().map_or(0, |label| label.chars().count()) as f64;
@@ -52,7 +59,9 @@ pub(super) fn chart(results: &Results) -> Option<Svg> {
     let top = HEAD + RISE * longest + 10.0;
     let height = top + STEP * ids.len() as f64 + 16.0;
     let mut svg = Svg::new(WIDTH, height, "All contestants in all scenarios");
-    svg.text("title", (0.0, 16.0), Anchor::Start, "All contestants in all scenarios");
+    let (first, end) = (&columns[0].suite, &columns[columns.len() - 1].suite);
+    let title = format!("All contestants in all scenarios, {first} to {end}");
+    svg.text("title", (0.0, 16.0), Anchor::Start, title);
     legend(&mut svg);
     for (index, label) in labels.iter().enumerate() {
         let x = LEFT + wide * (index as f64 + 0.5) + 4.0;
@@ -91,7 +100,7 @@ pub(super) fn chart(results: &Results) -> Option<Svg> {
             }
         }
     }
-    Some(svg)
+    svg
 }
 
 /// The name of a column.
@@ -111,7 +120,7 @@ fn legend(svg: &mut Svg) {
     ] {
         svg.cell(class, (x, 26.0), (14.0, 14.0), tone, name);
         svg.text("tick", (x + 19.0, 37.5), Anchor::Start, name);
-        x += 40.0 + 6.6 * name.chars().count() as f64;
+        x += 40.0 + 7.6 * name.chars().count() as f64;
     }
     svg.text("tick", (x, 37.5), Anchor::Start, "? no conclusion");
 }

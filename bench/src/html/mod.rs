@@ -81,7 +81,7 @@ const SUITES: [(&str, &str, &str); 22] = [
 /// The chart of wait costs as a separate file; `None` if that was not measured.
 pub fn wait_chart(results: &Results) -> Option<String> {
     let title = "Cost of one wait with one active source, CPU time";
-    Some(curves::wait(&figure(results, "wait", "wait"), title, (760.0, 430.0))?.file())
+    Some(curves::wait(&figure(results, "wait", "wait"), title, (760.0, 460.0))?.file())
 }
 
 /// Renders the page.
@@ -103,7 +103,7 @@ pub fn page(results: &Results) -> String {
              <div class=\"card\">";
     html += &tables::scoreboard(&board);
     html += "</div>";
-    if let Some(map) = heat::chart(results) {
+    for map in heat::charts(results) {
         html += "<div class=\"grid\"><div class=\"card wide\">";
         html += &map.element();
         html += "</div></div>";
@@ -180,15 +180,18 @@ fn tiles(html: &mut String, board: &Scoreboard) {
     };
     let _ = write!(html, "<h2>{ours}, against others</h2><div class=\"tiles\">");
     for (suite, baseline) in &board.suites {
-        let Some(score) = board.score(ours, suite) else { continue };
+        let Some(score) = board.score(ours, suite).filter(|_| ours != baseline) else { continue };
         let title = SUITES.iter().find(|(name, ..)| name == suite).map_or(&suite[..], |of| of.1);
+        let is_unsure = 2 * score.sure < score.of;
         let _ = write!(
             html,
-            "<div class=\"tile\"><div class=\"what\">{}</div><div class=\"times\">{}</div>\
-             <div class=\"than\">compared with {}</div></div>",
+            "<div class=\"tile{}\"><div class=\"what\">{}</div><div class=\"times\">{}</div>\
+             <div class=\"than\">compared with {}{}</div></div>",
+            if is_unsure { " unsure" } else { "" },
             escaped(title),
             times(score.ratio),
             escaped(baseline),
+            if is_unsure { ": no conclusion" } else { "" },
         );
     }
     *html += "</div>";
@@ -280,7 +283,7 @@ fn wait(html: &mut String, results: &Results) {
     ];
     for (index, (name, title)) in FIGURES.iter().enumerate() {
         let rows = figure(results, "wait", name);
-        let size = if index == 0 { (1_100.0, 440.0) } else { (540.0, 330.0) };
+        let size = if index == 0 { (1_100.0, 460.0) } else { (560.0, 400.0) };
         if let Some(chart) = curves::wait(&rows, &format!("{title} (CPU time)"), size) {
             let class = if index == 0 { "card wide" } else { "card" };
             let _ = write!(html, "<div class=\"{class}\">{}</div>", chart.element());
@@ -302,7 +305,7 @@ fn echo(html: &mut String, results: &Results) {
         let of = |of: &&Distribution| of.suite == "echo" && of.scenario == scenario;
         let of: Vec<_> = results.distributions.iter().filter(of).collect();
         let title = format!("Latency, {scenario}, {}", results.settings.network);
-        if let Some(chart) = curves::latencies(&of, &title, (540.0, 330.0)) {
+        if let Some(chart) = curves::latencies(&of, &title, (560.0, 380.0)) {
             card(html, chart.element());
         }
     }
@@ -316,7 +319,7 @@ fn open(html: &mut String, results: &Results) {
                 .filter(|row| row.scenario.starts_with(kind))
                 .collect();
             let title = format!("{name}, {kind} arrivals, {}", results.settings.network);
-            if let Some(chart) = curves::loads(&rows, &title, (540.0, 360.0)) {
+            if let Some(chart) = curves::loads(&rows, &title, (560.0, 380.0)) {
                 card(html, chart.element());
             }
         }

@@ -11,6 +11,15 @@ pub(super) struct Svg {
     body: String,
 }
 
+/// The shape of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
+}
+
 /// The alignment of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
@@ -47,11 +56,23 @@ impl Svg {
         ));
     }
 
-    pub(super) fn dot(&mut self, class: &str, (x, y): (f64, f64), title: &str) {
-        let title = escaped(title);
+    /// Draws a point of a line.
+    pub(super) fn point(&mut self, class: &str, shape: Shape, (x, y): (f64, f64), title: &str) {
+        let (title, class) = (escaped(title), format!("point {class}"));
+        if shape == Shape::Circle {
+            return self.push(format_args!(
+                "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"><title>{title}\
+                 </title></circle>"
+            ));
+        }
+        let corners = match shape {
+            Shape::Circle => "",
+            Shape::Square => "m-4.5 -4.5h9v9h-9z",
+            Shape::Triangle => "m0 -6.5l6 11h-12z",
+            Shape::Diamond => "m0 -6l6 6l-6 6l-6 -6z",
+        };
         self.push(format_args!(
-            "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"><title>{title}</title>\
-             </circle>"
+            "<path class=\"{class}\" d=\"M{x:.1} {y:.1}{corners}\"><title>{title}</title></path>"
         ));
     }
 

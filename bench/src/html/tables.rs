@@ -9,22 +9,34 @@ use crate::results::{Entry, Results, Row};
 use crate::scoreboard::{Family, Scoreboard, family};
 use crate::stats::Verdict;
 
+/// The suites that fit beside each other.
+const BESIDE: usize = 11;
+
 /// The scoreboard: contestants in rows, suites in columns.
 pub(super) fn scoreboard(board: &Scoreboard) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table><thead><tr><th></th>");
-    for (suite, baseline) in &board.suites {
+    // Tables of about the same width.
+    let tables = board.suites.len().div_ceil(BESIDE).max(1);
+    let beside = board.suites.len().div_ceil(tables).max(1);
+    board.suites.chunks(beside).map(|suites| part(board, suites)).collect()
+}
+
+fn part(board: &Scoreboard, suites: &[(String, String)]) -> String {
+    let mut html =
+        String::from("<div class=\"scroll\"><table class=\"board\"><thead><tr><th></th>");
+    for (suite, baseline) in suites {
         let (suite, baseline) = (escaped(suite), escaped(baseline));
         let _ = write!(html, "<th>{suite}<small>vs {baseline}</small></th>");
     }
     html += "</tr></thead><tbody>";
     let mut before = None;
-    for id in &board.id {
+    let has_any = |id: &&String| suites.iter().any(|(suite, _)| board.score(id, suite).is_some());
+    for id in board.id.iter().filter(has_any) {
         let family = family(id);
         let core = if family == Family::Core { "core" } else { "" };
         let gap = if before.is_some_and(|before| before != family) { "gap" } else { "" };
         before = Some(family);
         let _ = write!(html, "<tr class=\"{core} {gap}\"><td>{}</td>", escaped(id));
-        for (suite, baseline) in &board.suites {
+        for (suite, baseline) in suites {
             html += &match board.score(id, suite) {
                 None => "<td></td>".to_string(),
                 Some(_) if id == baseline => "<td class=\"base\">1×</td>".to_string(),
@@ -35,11 +47,12 @@ pub(super) fn scoreboard(board: &Scoreboard) -> String {
                     let tone = (score.ratio.ln().abs() / 4_f64.ln()).min(1.0) * 55.0;
                     let (of, sure) = (score.of, score.sure);
                     let ratio = times(score.ratio);
-                    let (low, high) = (score.low, score.high);
+                    let (low, high) = (times(score.low), times(score.high));
+                    let (low, high) = (low.trim_end_matches('×'), high.trim_end_matches('×'));
                     format!(
                         "<td class=\"score {side}{unsure}\" style=\"--t:{tone:.0}\" \
                          title=\"{sure} of {of} comparisons allow a conclusion\">{ratio}\
-                         <small>{low:.2}–{high:.2}</small></td>"
+                         <small>{low}–{high}</small></td>"
                     )
                 }
             };

@@ -1,4 +1,5 @@
-//! The crate `mio`: always edge-triggered, without one-shot mode.
+//! The crate `mio`: always edge-triggered, without one-shot mode. How a server reads after an event
+//! is the choice that it leaves: see `servers::readiness`.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! The crate `polling`: level-triggered where supported, otherwise one-shot.
+//!
+//! Its best: compared with one-shot mode, which is its default, a source need not be modified after
+//! each event, which saves a system call.
 
 use std::io;
 use std::time::Duration;

@@ -231,20 +231,29 @@ pub(crate) fn lacks(id: ContestantId, service: Service) -> Option<&'static str> 
     ring.then_some("the hand-written ring has no timers")
 }
 
-/// Runs the named server until it is killed.
+/// The named server.
 ///
 /// # Errors
 ///
-/// `InvalidInput` if this build has no server of that name, and the error that ends the server.
+/// `InvalidInput` if this build has no server of that name.
 #[cfg(target_os = "linux")]
-pub(crate) fn serve(id: &str, service: Service, listener: TcpListener) -> io::Result<()> {
+pub(crate) fn named(id: &str) -> io::Result<Serve> {
     let server = all().into_iter().find(|server| server.id.to_string() == id);
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let server = server.ok_or_else(|| {
         invalid(format!("unknown server '{id}': '--list' prints the contestants"))
     })?;
-    let serve = server.serve.map_err(|why| invalid(format!("{id}: {why}")))?;
-    serve(listener, service)
+    server.serve.map_err(|why| invalid(format!("{id}: {why}")))
+}
+
+/// Runs the named server until it is killed.
+///
+/// # Errors
+///
+/// As [`named`], and the error that ends the server.
+#[cfg(target_os = "linux")]
+pub(crate) fn serve(id: &str, service: Service, listener: TcpListener) -> io::Result<()> {
+    named(id)?(listener, service)
 }
 
 /// Runs the named server until it is killed.

@@ -14,7 +14,7 @@ const HEAP_SLACK: i64 = 2 << 20;
 /// as many objects at once as in the first cycle, and floods differ by less.
 const MAX_GROWTHS: u32 = 4;
 
-/// The allocator keeps pages: their number differs with the order of events.
+/// Pages that are in use in part stay: their number differs with the order of events.
 const PAGES_SLACK: u64 = 32 << 20;
 
 /// What the process uses at one time. What the system does not report is zero.
@@ -29,6 +29,7 @@ pub(super) struct Usage {
 
 impl Usage {
     pub(super) fn now() -> Usage {
+        return_free_pages();
         // The directory that is read has a descriptor itself.
         let open = std::fs::read_dir("/proc/self/fd").map_or(1, Iterator::count);
         let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
@@ -70,6 +71,15 @@ impl Usage {
         }
         excess
     }
+}
+
+/// Lets the allocator return what it keeps of freed memory, so that what is left is in use.
+fn return_free_pages() {
+    // SAFETY: no memory is passed, and any thread may call it at any time.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// What a loop uses between cycles.

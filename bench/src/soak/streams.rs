@@ -257,7 +257,8 @@ fn end<S: Dial>(session: &Rc<Session<S>>, lp: &mut Loop, client: S) {
     let lane = &session.lane;
     session.closed.set(true);
     let closed = match session.reset_at {
-        Some(_) if session.received.missing() > 0 => client.reset(lp),
+        // A connection that is being shut down cannot be reset.
+        Some(_) if session.sent.get() < session.len => client.reset(lp),
         _ => client.close(lp),
     };
     lane.world.check(S::KIND, "close", closed);

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use poll_core::Backend;
 use uv_core::fs::{self, File, OpenOptions};
-use uv_core::{Async, Loop, Pool, RunMode, Stream, Tcp, Timer, Udp};
+use uv_core::{Async, Loop, Pool, RunMode, Stream, Tcp, Timer, Udp, WorkError};
 
-use super::driver::{self, Driver};
+use super::driver::{self, Driver, Gate};
 use super::{
-    Action, Answer, OTHER_TIMERS, PIECE, REQUEST, TIMERS, check, count_done, done, fail, keep,
-    timeouts,
+    Action, Answer, MANY, OTHER_TIMERS, PIECE, REQUEST, TIMERS, check, count_done, done, fail,
+    keep, timeouts,
 };
 use crate::temporary::Temporary;
 
@@ -210,20 +210,28 @@ fn async_send<B: Backend>(lp: &mut Loop<B>, rounds: u64) -> io::Result<()> {
 }
 
 fn work<B: Backend>(lp: &mut Loop<B>, rounds: u64) -> io::Result<()> {
+    let gate = Gate::new()?;
     lp.set_pool(Pool::new(1)?);
+    lp.queue_work(|| gate.job(), worked)?;
+    gate.wait();
     for round in 1..=rounds {
-        lp.queue_work(
-            || 6 * 7,
-            |_, result| match result {
-                Ok(42) => count_done(),
-                _ => fail("the work returned an unexpected result"),
-            },
-        )?;
-        while done() < round {
+        for _ in 1..MANY {
+            lp.queue_work(|| (), worked)?;
+        }
+        lp.queue_work(|| gate.job(), worked)?;
+        gate.pass();
+        while done() < round * MANY as u64 {
             lp.run(RunMode::Once)?;
         }
     }
-    check(rounds)
+    check(rounds * MANY as u64)
+}
+
+fn worked<B: Backend>(_: &mut Loop<B>, result: Result<(), WorkError>) {
+    match result {
+        Ok(()) => count_done(),
+        Err(error) => fail(&error.to_string()),
+    }
 }
 
 /// The way a datagram is answered.

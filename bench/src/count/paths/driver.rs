@@ -1,10 +1,10 @@
 //! The peer of every socket, in the thread of the loop.
 
-use std::io;
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::{Action, Answer, REQUEST};
+use super::{Action, Answer, REQUEST, fail};
 
 /// A socket that sends requests and one that receives answers: the same one, unless the driver
 /// runs alone.
@@ -121,11 +121,83 @@ fn whole(count: isize) -> io::Result<()> {
     }
 }
 
+/// Keeps the only thread of a pool in step with its loop, so that either runs while the other is
+/// blocked and every run takes the same path: the thread neither sleeps without work nor competes for
+/// a lock.
+///
+/// The last job of each round is a gate. It reports that the jobs before it have ended, and occupies
+/// the thread while the loop calls back and queues the jobs of the next round.
+#[derive(Debug)]
+pub(super) struct Gate {
+    reached: (PipeReader, PipeWriter),
+    opened: (PipeReader, PipeWriter),
+}
+
+impl Gate {
+    /// It is never dropped: the last job of a path stays at it.
+    pub(super) fn new() -> io::Result<&'static Gate> {
+        let gate = Gate { reached: io::pipe()?, opened: io::pipe()? };
+        Ok(Box::leak(Box::new(gate)))
+    }
+
+    /// The job: notifies the loop, and blocks until the loop opens the gate.
+    pub(super) fn job(&self) {
+        self.arrive();
+        take(&self.opened.0);
+    }
+
+    /// Blocks until the thread is at the gate.
+    pub(super) fn wait(&self) {
+        take(&self.reached.0);
+    }
+
+    /// Lets the thread run until it is at the gate of the next round.
+    pub(super) fn pass(&self) {
+        self.open();
+        self.wait();
+    }
+
+    fn arrive(&self) {
+        give(&self.reached.1);
+    }
+
+    pub(super) fn open(&self) {
+        give(&self.opened.1);
+    }
+
+    /// The calls of both sides, without jobs.
+    fn alone(rounds: u64) -> io::Result<()> {
+        let gate = Gate::new()?;
+        for _ in 0..rounds {
+            gate.open();
+            take(&gate.opened.0);
+            gate.arrive();
+            gate.wait();
+        }
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn take(mut from: &PipeReader) {
+    if !matches!(from.read(&mut [0]), Ok(1)) {
+        fail("a gate of the pool does not open");
+    }
+}
+
+#[inline(never)]
+fn give(mut to: &PipeWriter) {
+    if !matches!(to.write(&[0]), Ok(1)) {
+        fail("a gate of the pool does not open");
+    }
+}
+
 /// Runs the driver of a path without its loop.
 pub(super) fn alone(action: Action, rounds: u64) -> io::Result<()> {
     let (connections, answers) = match action {
         Action::Echo(answer, connections) => (connections, answer != Answer::Nothing),
         Action::Write | Action::TryWrite => return receive_alone(rounds),
+        Action::Work => return Gate::alone(rounds),
         _ => (1, true),
     };
     let mut driver = Driver::to_itself(connections, answers)?;
@@ -137,8 +209,6 @@ pub(super) fn alone(action: Action, rounds: u64) -> io::Result<()> {
 
 /// Receives answers that one write has buffered before: few enough for any socket buffer.
 fn receive_alone(rounds: u64) -> io::Result<()> {
-    use std::io::Write;
-
     // The same in each run, so that its cost cancels out.
     const MOST: usize = 64 * 1024;
     let (mut ours, theirs) = tcp_pair()?;

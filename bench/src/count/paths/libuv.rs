@@ -6,10 +6,10 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
-use super::driver::{self, Driver};
+use super::driver::{self, Driver, Gate};
 use super::{
-    Action, Answer, OTHER_TIMERS, PIECE, REQUEST, TIMERS, check, count_done, done, fail, keep,
-    timeouts,
+    Action, Answer, MANY, OTHER_TIMERS, PIECE, REQUEST, TIMERS, check, count_done, done, fail,
+    keep, timeouts,
 };
 use crate::libuv::{Loop, Memory, check as succeed, sys};
 use crate::temporary::Temporary;
@@ -291,16 +291,49 @@ unsafe extern "C" fn notified(_: *mut sys::uv_async_t) {
 }
 
 fn work(lp: &Loop, rounds: u64) -> io::Result<()> {
-    let request = Memory::<sys::uv_work_t>::new(1);
-    for round in 1..=rounds {
+    let gate = Gate::new()?;
+    // The gate of a round is still occupied when that of the next is queued.
+    let (jobs, gates) = (Memory::<sys::uv_work_t>::new(MANY - 1), Memory::<Gated>::new(2));
+    let queue_gate = |round: u64| {
+        let Some(request) = gates.iter().nth((round % 2) as usize) else { return Ok(()) };
         // SAFETY: the request is kept, and not in flight.
-        succeed(unsafe {
-            sys::uv_queue_work(lp.raw(), request.first(), Some(compute), Some(computed))
-        })?;
-        run_until(lp, round);
+        unsafe { (*request).gate = Some(gate) };
+        // SAFETY: as above, and it is the first field.
+        succeed(unsafe { sys::uv_queue_work(lp.raw(), request.cast(), Some(stay), Some(computed)) })
+    };
+    queue_gate(0)?;
+    gate.wait();
+    for round in 1..=rounds {
+        for request in jobs.iter() {
+            // SAFETY: the request is kept, and not in flight.
+            succeed(unsafe {
+                sys::uv_queue_work(lp.raw(), request, Some(compute), Some(computed))
+            })?;
+        }
+        queue_gate(round)?;
+        gate.pass();
+        run_until(lp, round * MANY as u64);
     }
-    keep(request);
-    check(rounds)
+    check(rounds * MANY as u64)?;
+    // The pool is that of the process.
+    gate.open();
+    run_until(lp, rounds * MANY as u64 + 1);
+    keep((jobs, gates));
+    Ok(())
+}
+
+/// A request that occupies the thread of the pool.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Gated {
+    raw: sys::uv_work_t,
+    gate: Option<&'static Gate>,
+}
+
+unsafe extern "C" fn stay(request: *mut sys::uv_work_t) {
+    // SAFETY: a request with this callback is the first field of this struct.
+    let gated = unsafe { &*request.cast::<Gated>() };
+    gated.gate.into_iter().for_each(Gate::job);
 }
 
 unsafe extern "C" fn compute(_: *mut sys::uv_work_t) {}

@@ -16,7 +16,8 @@ use std::mem::ManuallyDrop;
 
 /// Bytes in each request and each answer.
 const REQUEST: usize = 64;
-/// Connections that are ready in one iteration on the paths that end in `-16`.
+/// Connections that are ready in one iteration on the paths that end in `-16`, and jobs that end
+/// between two iterations.
 const MANY: usize = 16;
 /// Timers that fire in one iteration.
 const TIMERS: usize = 1024;
@@ -64,7 +65,7 @@ pub(crate) enum Action {
     TimerFire,
     /// An async handle is notified and calls back.
     AsyncSend,
-    /// A pool of one thread runs a closure, and the result calls back.
+    /// A pool of one thread runs closures, and the results call back.
     Work,
     /// A datagram is received and answered by a send that calls back.
     UdpSend,
@@ -87,33 +88,28 @@ pub(crate) struct Path {
     pub(crate) batch: u64,
     /// The path does not depend on the backend: it is counted on one only.
     pub(crate) only_loop: bool,
-    /// The path has threads, whose scheduling is not deterministic.
-    pub(crate) threads: bool,
-    /// The operation needs the pool on every backend.
-    pub(crate) needs_pool: bool,
 }
 
 const fn path(name: &'static str, action: Action) -> Path {
     let batch = match action {
         Action::Echo(_, connections) => connections as u64,
         Action::TimerFire => TIMERS as u64,
+        Action::Work => MANY as u64,
         _ => 1,
     };
     let rounds = match action {
         Action::Echo(_, 1) | Action::UdpSend | Action::UdpTrySend => 200,
-        Action::Echo(..) => 60,
+        Action::Echo(..) | Action::Work => 60,
         Action::TimerFire => 4,
         Action::TimerStart | Action::TimerStop | Action::TimerRestart => 1000,
-        Action::Write | Action::TryWrite | Action::Work | Action::FsRead => 300,
+        Action::Write | Action::TryWrite | Action::FsRead => 300,
         _ => 400,
     };
     let only_loop = matches!(
         action,
         Action::TimerStart | Action::TimerStop | Action::TimerRestart | Action::TimerFire
     );
-    let threads = matches!(action, Action::Work | Action::FsRead);
-    let needs_pool = matches!(action, Action::Work);
-    Path { name, action, rounds, batch, only_loop, threads, needs_pool }
+    Path { name, action, rounds, batch, only_loop }
 }
 
 /// All paths, in the order of the table.
@@ -177,16 +173,17 @@ pub enum Part {
 }
 
 impl Path {
-    /// Whether the path has a [`Part::Driver`] with a cost.
-    pub(crate) fn has_driver(&self) -> bool {
-        matches!(
-            self.action,
-            Action::Echo(..)
-                | Action::Write
-                | Action::TryWrite
-                | Action::UdpSend
-                | Action::UdpTrySend
-        )
+    /// The path whose [`Part::Driver`] does what the driver of this one does, if that has a cost.
+    pub(crate) fn driver(&self) -> Option<&'static Path> {
+        let name = match self.action {
+            Action::Echo(Answer::Nothing, _) => "read",
+            Action::Echo(_, MANY) => "echo-write-16",
+            Action::Echo(..) | Action::UdpSend | Action::UdpTrySend => "echo-write",
+            Action::Write | Action::TryWrite => "write",
+            Action::Work => "work",
+            _ => return None,
+        };
+        named(name)
     }
 
     /// Runs the path in this process, and checks its counts.

@@ -83,8 +83,8 @@ pub(super) fn connections(scale: Scale) -> Vec<Scenario> {
 }
 
 pub(super) fn pump(scale: Scale) -> Vec<Scenario> {
-    let warm_up = scale.pick(0, 1 << 22, 1 << 26);
-    let bytes = scale.pick(1 << 20, 1 << 23, 1 << 27);
+    let warm_up = scale.pick(0, 1 << 22, 1 << 25);
+    let bytes = scale.pick(1 << 20, 1 << 23, 1 << 26);
     let window = Window::of(scale);
     let scenario = |connections: usize| {
         let plan = Pump { connections, warm_up, bytes, check: window.check };

@@ -66,6 +66,10 @@ mod linux {
         let mut entrants = Entrants::default();
         backends::enter(&mut entrants, Which::All, ContestantId::Async, &OnTasks(work));
         entrants.enter(ContestantId::Peer("tokio"), move || others::tokio(work));
+        if !matches!(work, Work::AcrossThreads(_)) {
+            let local = ContestantId::Peer("tokio-local");
+            entrants.enter(local, move || others::tokio_local(work));
+        }
         entrants.enter(ContestantId::Peer("smol"), move || others::smol(work));
         #[cfg(feature = "compio")]
         entrants.enter(ContestantId::Peer("compio"), move || others::compio(work));

@@ -26,22 +26,43 @@ fn across<R: FnOnce(Turns) -> io::Result<u64> + Send + 'static>(
     Ok(taken.min(thread.join().map_err(panicked)??))
 }
 
-/// tokio's current-thread runtime with a `LocalSet`, for tasks that are not `Send`, as those of the
-/// others.
+/// tokio's current-thread runtime.
+///
+/// Its best: `tokio::spawn`, since these tasks are `Send`. Compared with a `LocalSet`
+/// (`tokio-local`), which tasks need that are not: it has a queue of its own besides the runtime's.
 pub(super) fn tokio(work: Work) -> io::Result<Sample> {
-    use tokio::runtime::Builder;
+    let runtime = current_thread()?;
+    let watch = Stopwatch::start();
+    let count = match work {
+        Work::Spawn(count) => runtime.block_on(async move {
+            let tasks: Vec<_> = (0..count).map(|_| tokio::spawn(yield_once())).collect();
+            joined(tasks).await
+        }),
+        Work::PingPong(count) => runtime.block_on(async move {
+            let turns = Turns::default();
+            let other = tokio::spawn(turns.clone().take(1, count));
+            let taken = turns.take(0, count).await;
+            taken.min(other.await.unwrap_or(0))
+        }),
+        Work::AcrossThreads(count) => across(
+            &Turns::default(),
+            move |turns| Ok(current_thread()?.block_on(turns.take(1, count))),
+            |turns| Ok(runtime.block_on(turns.take(0, count))),
+        )?,
+    };
+    Ok(sample(count, &watch))
+}
+
+/// The same with tasks that need not be `Send`; across threads there is no difference.
+pub(super) fn tokio_local(work: Work) -> io::Result<Sample> {
     use tokio::task::{LocalSet, spawn_local};
 
-    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let runtime = current_thread()?;
     let watch = Stopwatch::start();
     let count = match work {
         Work::Spawn(count) => LocalSet::new().block_on(&runtime, async move {
             let tasks: Vec<_> = (0..count).map(|_| spawn_local(yield_once())).collect();
-            let mut joined = 0;
-            for task in tasks {
-                joined += u64::from(task.await.is_ok());
-            }
-            joined
+            joined(tasks).await
         }),
         Work::PingPong(count) => LocalSet::new().block_on(&runtime, async move {
             let turns = Turns::default();
@@ -49,16 +70,21 @@ pub(super) fn tokio(work: Work) -> io::Result<Sample> {
             let taken = turns.take(0, count).await;
             taken.min(other.await.unwrap_or(0))
         }),
-        Work::AcrossThreads(count) => across(
-            &Turns::default(),
-            move |turns| {
-                let runtime = Builder::new_current_thread().enable_io().build()?;
-                Ok(runtime.block_on(turns.take(1, count)))
-            },
-            |turns| Ok(runtime.block_on(turns.take(0, count))),
-        )?,
+        Work::AcrossThreads(_) => return tokio(work),
     };
     Ok(sample(count, &watch))
+}
+
+fn current_thread() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_io().build()
+}
+
+async fn joined(tasks: Vec<tokio::task::JoinHandle<()>>) -> u64 {
+    let mut joined = 0;
+    for task in tasks {
+        joined += u64::from(task.await.is_ok());
+    }
+    joined
 }
 
 /// smol's executor for one thread, driven by its reactor.

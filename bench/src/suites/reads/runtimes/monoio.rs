@@ -1,6 +1,7 @@
 //! monoio, on io_uring.
 //!
-//! Its best: reads at a position into memory that goes with the operation, without a copy.
+//! Its best: reads at a position into memory that goes with the operation, without a copy. Compared
+//! with `read_exact_at`: the same reads, in a loop that asks whether all is there.
 
 use std::io;
 use std::rc::Rc;
