@@ -18,7 +18,7 @@ pub struct Machine {
     pub load: Option<f64>,
     /// The compiler, this program and its peers.
     pub versions: BTreeMap<String, String>,
-    /// What else may matter: the kernel's command line and mitigations, frequency control,
+    /// Other facts that may matter: the kernel's command line and mitigations, frequency control,
     /// virtualisation, and how everything was built.
     pub facts: BTreeMap<String, String>,
 }

@@ -19,7 +19,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// A server finds the address to listen at in this variable.
 const VARIABLE: &str = "BENCH_SERVER_ADDRESS";
 
-/// What the clients and the servers are joined by.
+/// The network between the clients and the servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {

@@ -247,7 +247,7 @@ impl Options {
         self.tables || !self.suites.is_empty()
     }
 
-    /// What a quick run has no time for, and how to have it.
+    /// A note on the scenarios that a quick run omits, and how to run them.
     pub fn left_out(&self) -> Option<String> {
         let everything = self.suites.is_empty() && self.scale() == Scale::Quick;
         everything.then(|| {

@@ -21,7 +21,7 @@ pub const QUICK: Duration = Duration::from_secs(60);
 /// The time of a full run.
 pub const FULL: Duration = Duration::from_secs(20 * 60);
 
-/// What a scenario was given and has used.
+/// The time that a scenario was given, and the time that it has used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
     /// The suite.
@@ -107,7 +107,7 @@ impl Share {
         }
     }
 
-    /// What the scenario has used when `last` was its last round.
+    /// The time that the scenario has used when `last` was its last round.
     pub fn timing(&self, suite: &str, scenario: &str, last: usize, now: Duration) -> Timing {
         Timing {
             suite: suite.into(),

@@ -84,7 +84,7 @@ pub struct Settings {
     pub seed: u64,
     /// The cores of servers and clients, if the process could use two.
     pub cores: Option<(usize, usize)>,
-    /// What clients and servers were joined by.
+    /// The network between clients and servers.
     pub network: Network,
     /// The share of the machine that other programs have used during the run, where the system
     /// reports it.

@@ -135,7 +135,7 @@ pub struct Faulty<B: Backend> {
     rng: SplitMix64,
     per_mille: [u16; Fault::ALL.len()],
     counts: FaultCounts,
-    /// What is registered, as the caller sees it.
+    /// The registrations, as the caller sees them.
     registered: HashMap<Token, (Interest, Mode)>,
     /// The tokens that were registered or changed last, to choose spurious events from.
     recent: VecDeque<Token>,

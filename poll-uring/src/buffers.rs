@@ -147,7 +147,7 @@ struct Group {
     tail: u16,
     memory: NonNull<u8>,
     size: u32,
-    /// What consumes it. `None` until it is registered.
+    /// The way in which it is consumed. `None` until it is registered.
     consumer: Option<Consumer>,
     buffers: Vec<Buffer>,
 }

@@ -50,7 +50,7 @@ struct Watch {
     verifying: bool,
     /// The registration is in [`Polls::changed`].
     queued: bool,
-    /// What is polled in place of a [listening socket](crate::listener).
+    /// The epoll instance that is polled instead of a [listening socket](crate::listener).
     watcher: Option<Watcher>,
     /// The wait that reported the last event, and the event's index in the list of that wait.
     reported: (u64, usize),

@@ -68,7 +68,7 @@ pub(crate) struct Ring {
     uring: ManuallyDrop<IoUring>,
     /// The operations that the kernel implements.
     probe: Probe,
-    /// What rings of the creating thread may not do.
+    /// The operations that restrictions forbid to the rings of the creating thread.
     refused: Refused,
     /// A bit for each kind of operation that this ring performs.
     supported: u64,

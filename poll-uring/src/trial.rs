@@ -28,7 +28,7 @@ const ENTRIES: u32 = 64;
 /// No file has this descriptor.
 const NO_FD: Fd = Fd(-1);
 
-/// What the rings of a thread refuse with `EACCES`.
+/// The requests that the rings of a thread reject with `EACCES`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// A bit for each kind of operation.
@@ -44,7 +44,7 @@ pub(crate) struct Refused {
     essential: bool,
 }
 
-/// What an entry of the trial stands for.
+/// The request that an entry of the trial represents.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     Kind(OpKind),
@@ -53,7 +53,7 @@ enum Subject {
     Essential,
 }
 
-/// What rings of this thread refuse.
+/// Tries which requests the rings of this thread reject.
 ///
 /// # Errors
 ///

@@ -145,7 +145,7 @@ fn next_request(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(()),
         Err(status) => {
-            connection.busy = true; // What follows cannot be understood.
+            connection.busy = true; // The bytes behind an invalid request have no meaning.
             return respond(lp, peer, status, false, status.as_bytes().to_vec());
         }
     };

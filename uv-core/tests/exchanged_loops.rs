@@ -25,7 +25,7 @@ fn anywhere() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// What the callbacks of two loops share: the reports, and the loop that is not run at the moment.
+/// The state that the callbacks of two loops share: the reports, and the loop that is not running.
 struct Shared<B: Backend> {
     reports: RefCell<Vec<String>>,
     other: RefCell<Option<Loop<B>>>,

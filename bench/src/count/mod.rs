@@ -7,8 +7,8 @@
 //! tracing the same program without valgrind. The cost of a path's driver is counted in the
 //! same way and subtracted.
 //!
-//! What is more than the kept number is counted again. Of numbers that differ between identical runs
-//! the least is compared, and marked: what disturbs a run adds to it.
+//! A number above the kept one is counted again. If identical runs differ, the smallest number is
+//! compared, and marked: a disturbance can only add instructions.
 
 pub(crate) mod callgrind;
 mod kept;
@@ -33,7 +33,7 @@ use crate::{process, trace};
 use kept::{Cost, UNSTEADY};
 pub use paths::{Part, Subject};
 
-/// The runs of what nothing confirms.
+/// The number of runs of a path whose first number needs confirmation.
 const REPEATS: usize = 2;
 /// The ratio of the rounds of the long run to those of the short run.
 const LONG: u64 = 3;

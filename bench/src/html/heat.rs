@@ -12,7 +12,7 @@ const HEAD: f64 = 52.0;
 /// The height of a row.
 const STEP: f64 = 22.0;
 const WIDTH: f64 = 1_100.0;
-/// What a character of a slanted label takes, upwards and to the right.
+/// The height and the width of a character of a slanted label.
 const RISE: f64 = 5.9;
 const RUN: f64 = 4.6;
 /// The most scenarios beside each other: more would be too narrow for their names.

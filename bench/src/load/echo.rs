@@ -34,7 +34,7 @@ impl Group {
     }
 }
 
-/// What a group is there for.
+/// The purpose of a group of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Its requests are counted, and their latencies recorded.

@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
     pub(crate) latencies: Latencies,
 }
 
-/// What the clients load.
+/// The server under load.
 pub(crate) trait Target {
     fn address(&self) -> SocketAddr;
 

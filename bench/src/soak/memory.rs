@@ -1,4 +1,4 @@
-//! What the process uses: descriptors, memory of the allocator, pages.
+//! The resources of the process: descriptors, memory of the allocator, pages.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const MAX_GROWTHS: u32 = 4;
 /// Pages that are in use in part stay: their number differs with the order of events.
 const PAGES_SLACK: u64 = 32 << 20;
 
-/// What the process uses at one time. What the system does not report is zero.
+/// The resources that the process uses at one time; zero for those that the system does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) descriptors: usize,
@@ -55,7 +55,7 @@ impl Usage {
         self.excess(limit).is_empty()
     }
 
-    /// What is more than `limit`.
+    /// The resources of which more is used than `limit`.
     pub(super) fn excess(&self, limit: &Usage) -> Vec<String> {
         let mut excess = Vec::new();
         if self.descriptors > limit.descriptors {
@@ -82,7 +82,7 @@ fn return_free_pages() {
     };
 }
 
-/// What a loop uses between cycles.
+/// The resources that a loop uses between cycles.
 #[derive(Debug, Default)]
 pub(super) struct Baseline {
     most: Option<Usage>,
@@ -95,7 +95,7 @@ impl Baseline {
         self.most.is_none_or(|most| now.is_within(&most))
     }
 
-    /// What is more than a cycle may leave. Becomes what the next is compared with.
+    /// The resources of which a cycle has left too much. `now` becomes the next cycle's baseline.
     pub(super) fn excess(&mut self, now: &Usage) -> Vec<String> {
         let most = *self.most.get_or_insert(*now);
         let excess = now.excess(&most);

@@ -38,7 +38,7 @@ pub(crate) use processes::copy_stdin;
 
 type Loop = uv_core::Loop<Auto>;
 
-/// What to run.
+/// The arguments of `bench soak`.
 #[derive(Clone, Debug, Args)]
 pub struct SoakOptions {
     /// How long to run on each backend
@@ -90,7 +90,7 @@ struct Counter {
     bytes: Cell<u64>,
 }
 
-/// What all traffic of a run shares.
+/// The state that all traffic of a run shares.
 struct World {
     counters: [Counter; Kind::ALL.len()],
     random: RefCell<Random>,

@@ -1,4 +1,4 @@
-//! What all suites of servers share: the processes, the cores, the figures.
+//! The parts that all suites of servers share: the processes, the cores, the figures.
 //!
 //! A scenario is a [`Setup`] and a load, which is a closure over a started server.
 

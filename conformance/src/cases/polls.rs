@@ -516,7 +516,7 @@ pub fn idle_stream_releases_its_descriptor(lab: &Lab) -> Verdict {
         poll.close(&mut lp).expect("an open poll");
         run(&mut lp, RunMode::NoWait);
         log.take();
-        // What the poll has reported is read from the descriptor.
+        // The bytes that the poll has reported are read from the descriptor.
         let reads = read.clone();
         tcp.read(&mut lp, vec![0; 8], move |_, _, count, _| {
             reads.push(vec![0; count.expect("bytes")])

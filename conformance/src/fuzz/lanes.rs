@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use crate::rng::mix;
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// It was accepted whole.

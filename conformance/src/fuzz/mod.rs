@@ -58,7 +58,7 @@ use program::Program;
 use runner::Passed;
 use world::Tolerated;
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 // Exhaustive: programs construct it, with `..Fuzz::default()` for the rest.
 pub struct Fuzz {
@@ -81,7 +81,7 @@ impl Default for Fuzz {
     }
 }
 
-/// What a run has found.
+/// The findings of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -99,11 +99,11 @@ pub struct Report {
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// What went wrong.
+    /// The failed checks.
     pub why: Vec<String>,
     /// The shortest program that was found to fail, a step a line.
     pub program: String,
-    /// What goes wrong in the shortest program.
+    /// The failed checks of the shortest program.
     pub why_shortest: Vec<String>,
 }
 

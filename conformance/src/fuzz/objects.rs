@@ -27,7 +27,7 @@ pub(super) struct Item {
     pub(super) extra: Extra,
 }
 
-/// What a kind of handle has besides.
+/// The additional state of some kinds of handles.
 #[derive(Clone)]
 pub(super) enum Extra {
     None,
@@ -244,7 +244,7 @@ pub(super) fn close(world: &Rc<World>, lp: &mut Loop, item: &Item, step: Option<
         Ok(()) => {
             item.life.closing.set(true);
             if let Extra::Stream { input, output, .. } = &item.extra {
-                // What the peer has not read is lost if this end had unread bytes.
+                // Bytes that the peer has not read are lost if this end had unread bytes.
                 input.broken.set(true);
                 if !output.ended.get() {
                     output.broken.set(true);

@@ -7,7 +7,7 @@ use uv_core::RunMode;
 
 use crate::rng::SplitMix64;
 
-/// What a slot of a program holds. Streams and datagram sockets come in pairs with two ends.
+/// The content of a slot of a program. Streams and datagram sockets come in pairs with two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Two connected TCP sockets.
@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Channel,
 }
 
-/// What a step does. A verb that the slot's kind does not have does nothing.
+/// The action of a step. A verb that the slot's kind does not have does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Open,

@@ -31,9 +31,9 @@ const MAX_RUNS: usize = 1000;
 /// Makes the backends of one program.
 pub(super) type Maker<'a> = &'a dyn Fn() -> io::Result<BoxedBackend>;
 
-/// What a program did that has passed.
+/// The result of a program that has passed.
 pub(super) struct Passed {
-    /// What has a defined order.
+    /// The reports that have a defined order.
     pub(super) trace: Vec<String>,
     /// It may have lost memory that is not the loop's.
     pub(super) forgets: bool,

@@ -13,7 +13,7 @@ use super::streams::Ctx;
 use super::world::{Bomb, World};
 use crate::Loop;
 
-/// What is in the file before and behind the range.
+/// The bytes of the file before and behind the range.
 const AROUND: &[u8] = b"not sent";
 
 /// Writes bytes to a new file. Returns the file, and the range that is to be sent. One range in

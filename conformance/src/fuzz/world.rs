@@ -1,4 +1,4 @@
-//! What a running program knows of itself: its handles, its open requests, and what went wrong.
+//! The state of a running program: its handles, its open requests, and what went wrong.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -61,7 +61,7 @@ pub(super) enum Stage {
     Close,
 }
 
-/// What a backend may do that is a failure on others.
+/// Behaviour that is allowed on one backend and a failure on others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tolerated {
     /// It injects errors, or descriptors are few: a request may fail without a reason of the program's.

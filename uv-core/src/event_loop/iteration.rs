@@ -52,7 +52,7 @@ impl<B: Backend> Loop<B> {
         !self.pending.is_empty() | !self.closing.is_empty() | !self.closing_now.is_empty()
     }
 
-    /// What comes before the poll; returns how long that may block.
+    /// The phases before the poll. Returns the timeout of the poll.
     #[inline(never)]
     fn begin_iteration(&mut self, mode: RunMode) -> Option<Duration> {
         if !self.next_iteration.is_empty() {
@@ -70,7 +70,7 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// What comes after the poll, but for timers.
+    /// The phases after the poll, except timers.
     #[inline(never)]
     fn finish_iteration(&mut self) {
         for _ in 0..PENDING_ROUNDS {
@@ -185,8 +185,8 @@ impl<B: Backend> Loop<B> {
         self.iteration = self.iteration.wrapping_add(1);
         if self.has_outgoing() {
             self.send_outgoing();
-            // What is sent by a call completes without an event. An empty write has a callback to
-            // run, and a coalesced write may have been the last that the loop waits for.
+            // A write that is sent by a call completes without an event. An empty write has a
+            // callback to run, and a coalesced write may have been the last that the loop waits for.
             if !self.pending.is_empty() || !self.has_active() {
                 timeout = Some(Duration::ZERO);
             }

@@ -110,7 +110,7 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) sources: Arena<SourceOwner>,
     pub(crate) operations: Operations<B>,
-    /// What the backend receives into.
+    /// The buffers that the backend receives into.
     pub(crate) provided: Groups,
     pub(crate) timers: Timers<B>,
     pub(crate) watchers: [Watchers<B>; 3],
@@ -144,8 +144,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     closed: Vec<AnyHandle>,
     /// The number of exchanges of loops when this loop last checked its handles.
     exchanges: u32,
-    /// What the last wait gave, events and notes, is not handled yet. Outside of
-    /// [`Loop::run`] this is so if a panic came in between.
+    /// The events and notifications of the last wait are not all dispatched yet. Outside of
+    /// [`Loop::run`], a callback has panicked.
     dispatching: bool,
     /// How many handles are active and referenced.
     pub(crate) active_handles: usize,

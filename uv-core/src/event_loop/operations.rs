@@ -117,11 +117,11 @@ struct Operation {
 struct DeferredClose<B: Backend> {
     /// The descriptor that a stream's operations use.
     socket: Option<Transport>,
-    /// What the closing phase does after them. `None` until the handle is stopped.
+    /// The work of the closing phase after them. `None` until the handle is stopped.
     closing: Option<Closing<B>>,
 }
 
-/// The operations in flight, what the last wait has reported, and what waits for ends.
+/// The operations in flight, the events of the last wait, and the closes that operations delay.
 #[derive(Debug)]
 pub(crate) struct Operations<B: Backend> {
     performs: OpSet,

@@ -104,7 +104,7 @@ impl<B: Backend> Loop<B> {
         f: impl FnOnce(&mut Loop<B>, &mut S) -> R,
     ) -> R {
         let state = std::mem::take(self.state::<S>());
-        // What the loop had meanwhile is dropped by the closure.
+        // The closure drops a state that was stored in the loop meanwhile.
         self.finally(state, |lp, mut state| std::mem::swap(lp.state(), &mut state), f)
     }
 }

@@ -1,4 +1,4 @@
-//! What the targets of `fuzz/` check. Compiled with `--cfg fuzzing` only: parsers and data
+//! The checks of the targets in `fuzz/`. Compiled with `--cfg fuzzing` only: parsers and data
 //! structures of this crate are private, and each function here checks one of them.
 
 mod parsers;

@@ -1,4 +1,4 @@
-//! What names the addresses of a server: numbers, or a name that is looked up.
+//! Ways to name a server's addresses: numbers, or a name that is looked up.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

@@ -205,7 +205,7 @@ fn bound<B: Backend>(lp: &mut Loop<B>, addresses: Vec<SocketAddr>) -> io::Result
     Err(last)
 }
 
-/// What a connect is waiting for.
+/// The pending step of a connect.
 #[derive(Default)]
 enum Step {
     #[default]

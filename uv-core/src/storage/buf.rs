@@ -76,7 +76,7 @@ pub unsafe trait IoBuf: 'static {
     fn piece(&self, index: usize) -> &[u8];
 }
 
-/// What can be written: every [`IoBuf`], and an array of bytes, which is put into a box.
+/// Values that can be written: every [`IoBuf`], and an array of bytes, which is put into a box.
 ///
 /// ```
 /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};

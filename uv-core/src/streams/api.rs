@@ -470,8 +470,8 @@ pub trait Stream: Handle + StreamKey {
     /// Ends the stream in an orderly way: sends what is queued and the end of the stream, waits for
     /// the peer to end as well, and closes.
     ///
-    /// What the peer still sends is discarded, and what is [sent](Stream::send) to it after this
-    /// call is ignored. An error goes to the handler of [`Loop::on_error`]; a peer that is gone
+    /// Bytes that the peer still sends are discarded, and a [`send`](Stream::send) after this call is
+    /// ignored. An error goes to the handler of [`Loop::on_error`]; a peer that is gone
     /// already is none. A stream without a connection is closed immediately. Does nothing if the
     /// stream is closing or closed.
     ///

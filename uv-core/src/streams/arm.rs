@@ -1,4 +1,4 @@
-//! What a stream waits for: interests and operations of the backend.
+//! Arms a stream for the events that it needs: interests and operations of the backend.
 //!
 //! Two things at the most: input (connections, or bytes) and output. Each is an operation where
 //! the backend performs it, and readiness where not.
@@ -16,7 +16,7 @@ use crate::handles::Closing;
 #[cfg(windows)]
 use crate::streams::named_pipe;
 
-/// What a stream should be waiting for.
+/// The events that a stream needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Wanted {
     input: Input,
@@ -29,7 +29,7 @@ impl Wanted {
         matches!(self.input, Input::Operation(_)) || self.output == Output::Operation
     }
 
-    /// What of it is to be waited for by readiness.
+    /// The part that readiness reports.
     fn interest(self) -> Interest {
         let mut interest = Interest::NONE;
         interest.set(Interest::READ, self.input == Input::Ready);
@@ -102,7 +102,7 @@ pub(super) fn update<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<()>
     }
     let Some(slot) = lp.streams.slots.get(key) else { return Ok(()) };
     let mut interest = wanted.interest();
-    // What an operation that is about to end still receives comes first.
+    // An operation that is being cancelled may still receive bytes, which come first.
     interest.set(Interest::READ, interest.contains(Interest::READ) && slot.input.is_none());
     watch(lp, key, interest)
 }

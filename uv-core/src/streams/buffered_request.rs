@@ -137,7 +137,7 @@ unsafe fn complete_stored<B: Backend, C: Content<B>>(
 pub(crate) struct BufferedRequest<B: Backend> {
     storage: InlineStorage,
     vtable: &'static VTable<B>,
-    /// What is in there need not be `Send`, so neither is this.
+    /// The erased value may not be `Send`, so neither is this.
     not_send: PhantomData<*mut ()>,
 }
 

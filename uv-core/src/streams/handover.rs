@@ -61,7 +61,7 @@ pub(crate) fn hand_over<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<
 fn end_receive<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<()> {
     let slot = lp.streams.open(key)?;
     if slot.is_reading() || slot.listener.is_some() {
-        return Ok(()); // What arrives is for the stream's own callbacks.
+        return Ok(()); // The stream's own callbacks get the bytes.
     }
     if slot.input.is_some() {
         lp.streams.cancel_input(&mut lp.backend, key);
@@ -113,7 +113,7 @@ fn poll_operations<B: Backend>(
 /// Submits what is queued and fetches the events that are there, to be dispatched later.
 fn fetch_events<B: Backend>(lp: &mut Loop<B>) {
     let mut fetched = Vec::new();
-    // What an error prevents now, the next iteration does or reports.
+    // After an error the next iteration tries again, or reports it.
     let _ = lp.backend.wait(Some(Duration::ZERO), &mut fetched);
     lp.keep_events(fetched);
 }

@@ -80,7 +80,7 @@ pub use short_forms::AnyStream;
 pub(crate) use short_forms::{accept_socket, release};
 
 bitflags! {
-    /// What a stream may do and does.
+    /// The capabilities and the state of a stream.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Flags: u16 {
         const READABLE = 1;
@@ -153,14 +153,14 @@ pub(crate) struct StreamSlot<B: Backend> {
     /// Bytes of writes that were neither sent nor reported as failed.
     write_queue_size: usize,
     writes: List,
-    /// What goes before them.
+    /// The coalesced bytes that precede them.
     batch: Option<Box<WriteBatch>>,
     pub(crate) base: Base,
     /// The registration, from the first time it waits for something.
     source: Option<Token>,
     /// The operation that accepts or receives.
     input: Option<InFlight>,
-    /// What operations have received and no callback has read.
+    /// Bytes that operations have received and no callback has read.
     recv_queue: RecvQueue,
     listener: Option<Box<ListenState<B>>>,
     /// A pipe that passes handles.
@@ -410,7 +410,7 @@ pub(crate) fn check_all<B: Backend>(lp: &mut Loop<B>) {
 /// The first half of closing: no callback runs yet, and the socket is closed, or will be with
 /// the last operation.
 pub(crate) fn stop<B: Backend>(lp: &mut Loop<B>, key: Token) {
-    // What was written before the close leaves, if it can.
+    // Writes before the close are sent as far as the kernel takes them.
     output::write::push_writes(lp, key);
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
     slot.flags &= Flags::SHUTTING | Flags::CONNECTING | Flags::GIVEN;

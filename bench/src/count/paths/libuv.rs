@@ -104,7 +104,7 @@ unsafe extern "C" fn lend<H, R>(handle: *mut sys::uv_handle_t, _: usize, buf: *m
     (buf.base, buf.len) = (base.cast(), READ_SIZE);
 }
 
-/// What was received, as the answer.
+/// The received bytes, as the answer.
 ///
 /// # Safety
 ///

@@ -12,7 +12,7 @@ use super::job::{Buffer, Job, Part};
 use crate::clock::Stopwatch;
 use crate::suite::Sample;
 
-/// What all slots share: the file, and the number of reads with the right content.
+/// The state that all slots share: the file, and the number of reads with the right content.
 struct Work {
     file: File,
     done: Cell<u64>,

@@ -14,7 +14,7 @@ use crate::temporary::Temporary;
 /// The size of a read, and the alignment that direct reads need.
 pub(super) const PIECE: usize = 4096;
 
-/// What the page cache holds of the file.
+/// The part of the file that is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Everything.

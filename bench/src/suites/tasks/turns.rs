@@ -1,4 +1,5 @@
-//! What tasks wait for, without any runtime: a yield, and a place where two tasks take turns.
+//! Futures for the tasks to await, without any runtime: a yield, and a place where two tasks
+//! take turns.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};

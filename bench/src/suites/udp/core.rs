@@ -72,7 +72,7 @@ struct Counts {
     over: Cell<bool>,
 }
 
-/// What a flood sends.
+/// The datagrams of a flood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     /// The bytes of each send.

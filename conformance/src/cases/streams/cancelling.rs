@@ -281,7 +281,7 @@ pub fn a_read_in_flight_can_be_cancelled(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// What arrives before, while or after a read is cancelled goes to the next reader, whatever its
+/// Bytes that arrive before, while or after a read is cancelled go to the next reader, whatever its
 /// kind, in order. The cancelled read gets no byte and calls back once.
 pub fn bytes_of_a_cancelled_read_go_to_the_next_reader(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;

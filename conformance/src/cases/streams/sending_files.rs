@@ -20,7 +20,7 @@ use crate::{Lab, Loop, Verdict};
 /// More than one chunk, whatever its size, and no multiple of one.
 const LARGE: usize = 3 * 1024 * 1024 + 7;
 
-/// What a callback reports: the name of the request, its outcome, the count of bytes.
+/// The reports of callbacks: the name of the request, its outcome, the count of bytes.
 type Sent = Log<(&'static str, &'static str, u64)>;
 
 /// A callback that logs `name`, the outcome, and the count.

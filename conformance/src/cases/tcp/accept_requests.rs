@@ -11,7 +11,7 @@ use crate::support::streams::{bound, finish, outcome, refusal, run_a_moment, run
 use crate::support::trace::Log;
 use crate::{Lab, Loop, Verdict};
 
-/// What callbacks have reported: a name, the outcome, and the address of the peer.
+/// The reports of callbacks: a name, the outcome, and the address of the peer.
 type Accepts = Log<(&'static str, &'static str, Option<SocketAddr>)>;
 
 /// Asks for a connection, and logs and closes it.

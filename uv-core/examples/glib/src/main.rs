@@ -101,7 +101,7 @@ impl Drop for Inner {
     }
 }
 
-/// What has happened in the two loops.
+/// The events of the two loops.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     ticks: u32,

@@ -122,7 +122,7 @@ pub(super) fn receive_allocating<B: Backend>(lp: &mut Loop<B>, udp: Udp, should_
     }
 }
 
-/// What the last call of a receiver that allocates has found.
+/// The result of the last call of a receiver that allocates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allocated {
     received: usize,

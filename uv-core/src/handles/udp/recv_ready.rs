@@ -13,7 +13,7 @@ use crate::{Loop, error};
 /// The callback of [`Udp::recv_ready_start`].
 pub(super) type OnReady<B> = InlineFnMut<B, (Udp, UdpReady)>;
 
-/// What the socket of [`Udp::recv_ready_start`] has for its receiver.
+/// The readiness that [`Udp::recv_ready_start`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Exhaustive: code that polls the socket by itself constructs it.
 pub struct UdpReady {

@@ -18,7 +18,7 @@ use crate::{Loop, error, sys};
 /// these do not starve new connections.
 const ACCEPTS_PER_EVENT: usize = 64;
 
-/// What a stream has besides once it listens.
+/// The additional state of a stream that listens.
 pub(crate) struct ListenState<B: Backend> {
     /// `None` if connections are accepted by request only, and while it runs.
     callback: Option<InlineFnMut<B, (Token, Option<io::Error>)>>,
@@ -275,7 +275,7 @@ pub(in crate::streams) fn take_connection<B: Backend>(
 ) -> io::Result<(Kind, Transport)> {
     let slot = lp.streams.open(key)?;
     let listener = slot.listener.as_ref().ok_or_else(error::not_listening)?;
-    // What a cancelled operation has accepted precedes what a call would return.
+    // Connections that a cancelled operation has accepted precede those that a call would return.
     if listener.is_idle() && slot.input.is_some() {
         handover::collect_input(lp, key);
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`StreamSlot::wanted_input`] decides what the side waits for. Both ways end in the same
-//! callbacks; what comes while no callback wants it is queued.
+//! callbacks; bytes that arrive while no callback wants them are queued.
 
 pub(crate) mod accept;
 pub(crate) mod read;
@@ -23,7 +23,7 @@ use crate::event_loop::{Done, Group, OpSet};
 use crate::{Loop, streams};
 use recv_queue::RecvChunk;
 
-/// What the input side waits for.
+/// The event that the input side waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Nothing,

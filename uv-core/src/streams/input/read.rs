@@ -132,8 +132,8 @@ fn empty_buffer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a read needs a buffer that is not empty")
 }
 
-/// What an operation has received for a read that was cancelled, for the next reader. The end of
-/// file is not among it: the kernel reports it again.
+/// The bytes that an operation has received for a cancelled read: the next reader gets them. The end
+/// of file needs no copy: the kernel reports it again.
 fn unread(memory: &[u8], result: &io::Result<usize>) -> Option<RecvChunk> {
     match result {
         Ok(0) => None,
@@ -613,7 +613,7 @@ pub(in crate::streams) fn try_read<B: Backend>(
     if slot.flags.contains(Flags::CONNECTING) || !slot.reads.is_empty() {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    // What an operation has received precedes what a call would return.
+    // Bytes that an operation has received precede those that a call would return.
     if slot.input.is_some() && !slot.has_queued_input() {
         handover::collect_input(lp, key);
     }

@@ -130,7 +130,7 @@ pub(in crate::streams) fn done<B: Backend>(
     };
     ended(lp, key, result);
     shutdown::drain(lp, key);
-    // What was written meanwhile is sent with what others write.
+    // Bytes that were written meanwhile are sent with those of other streams.
     arm::update_or_fail(lp, key);
 }
 

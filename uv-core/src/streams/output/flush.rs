@@ -37,13 +37,13 @@ impl<B: Backend> Streams<B> {
     }
 }
 
-/// True if what is written now is better sent by an operation, with what else is written.
+/// True if a write should be sent by an operation, together with those of other streams.
 #[inline]
 pub(in crate::streams) fn sends_later<B: Backend>(lp: &Loop<B>, slot: &StreamSlot<B>) -> bool {
     lp.operations.performs(OpSet::SEND) && lp.is_running() && slot.operates()
 }
 
-/// Starts sending what was written since the last wait.
+/// Starts sending the writes since the last wait.
 #[inline]
 pub(crate) fn submit_queued<B: Backend>(lp: &mut Loop<B>) {
     let alone = lp.streams.flush_queue.len() == 1;
@@ -60,7 +60,7 @@ pub(crate) fn submit_queued<B: Backend>(lp: &mut Loop<B>) {
     lp.streams.flush_queue.clear();
 }
 
-/// Writes what can be written without waiting: the loop may not wait again.
+/// Sends queued writes as far as the kernel takes them: the loop may not wait again.
 pub(crate) fn send_by_calls<B: Backend>(lp: &mut Loop<B>) {
     for index in 0..lp.streams.flush_queue.len() {
         let key = lp.streams.flush_queue[index];
@@ -72,8 +72,8 @@ pub(crate) fn send_by_calls<B: Backend>(lp: &mut Loop<B>) {
     }
 }
 
-/// The operation that sends is over: `sent` bytes of what was lent have left. What was
-/// cancelled meanwhile is over as well.
+/// Ends an operation that has sent `sent` bytes of the lent writes. Writes that were cancelled
+/// meanwhile complete as well.
 #[inline]
 pub(in crate::streams) fn take_back_writes<B: Backend>(
     lp: &mut Loop<B>,

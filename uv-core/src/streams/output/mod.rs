@@ -26,7 +26,7 @@ use super::{Flags, StreamSlot, Streams, arm, submit};
 use crate::event_loop::{Done, OpSet};
 use crate::{Loop, error, streams, sys};
 
-/// What the output side waits for.
+/// The event that the output side waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     Nothing,

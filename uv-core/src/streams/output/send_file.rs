@@ -114,7 +114,7 @@ fn invalid_range() -> io::Error {
 }
 
 impl<B: Backend> StreamSlot<B> {
-    /// What the output side waits for while files are in the queue.
+    /// The event that the output side waits for while files are in the queue.
     pub(super) fn wanted_to_send_files(&self) -> Output {
         match self.output {
             // It sends the writes before the first file.
