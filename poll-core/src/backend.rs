@@ -207,7 +207,7 @@ pub unsafe trait Backend: Send + 'static {
     /// # Errors
     ///
     /// - `Unsupported`: this backend has no operation that takes a group.
-    /// - `AlreadyExists`: the group is provided already.
+    /// - `AlreadyExists`: the group is registered already.
     /// - `InvalidInput`: the kernel does not accept this `count` or `size`.
     ///
     /// # Safety
@@ -229,7 +229,7 @@ pub unsafe trait Backend: Send + 'static {
     fn release_buffer(&mut self, _lease: BufferLease) {}
 
     /// Ends the lending of a group's memory: only the caller accesses it from then on, and the
-    /// group can be provided again.
+    /// group can be registered again.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ pub enum Event {
         result: Result<usize, i32>,
         /// The operation stays in flight: it will report again and still uses its memory.
         more: bool,
-        /// The piece of a provided buffer that was filled, leased to the caller until
+        /// The piece of a registered buffer that was filled, leased to the caller until
         /// [`Backend::release_buffer`](crate::Backend::release_buffer).
         lease: Option<BufferLease>,
     },
@@ -51,7 +51,7 @@ impl Event {
     }
 }
 
-/// A piece of a provided buffer, filled by an operation and lent to the caller.
+/// A piece of a registered buffer, filled by an operation and lent to the caller.
 ///
 /// Where the kernel consumes buffers incrementally, one buffer is lent in
 /// several pieces; it returns to the kernel when each has been released.

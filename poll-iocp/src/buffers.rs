@@ -38,7 +38,7 @@ impl BufferGroups {
         }
         let index = usize::from(number);
         if self.0.get(index).is_some_and(Option::is_some) {
-            let why = "this buffer group is provided already: withdraw it first";
+            let why = "this buffer group is registered already: unregister it first";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
         if index >= self.0.len() {

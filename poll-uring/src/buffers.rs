@@ -38,7 +38,7 @@ impl Groups {
     /// # Safety
     ///
     /// `size` times `count` bytes from `memory` on must stay valid, and the caller accesses only
-    /// buffers that are lent to it, until the group is withdrawn or the ring is closed.
+    /// buffers that are lent to it, until the group is unregistered or the ring is closed.
     pub(crate) unsafe fn register_buffers(
         &mut self,
         number: u16,
@@ -53,7 +53,7 @@ impl Groups {
         }
         let index = usize::from(number);
         if self.0.get(index).is_some_and(Option::is_some) {
-            let why = "this buffer group is provided already";
+            let why = "this buffer group is registered already: unregister it first";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
         let group = Group::new(memory, size, count)?;
@@ -78,7 +78,8 @@ impl Groups {
             None => group.register(ring, number, consumer),
             Some(before) if before == consumer => Ok(()),
             Some(_) => {
-                let why = "this buffer group serves streams or messages, not both: provide another";
+                let why =
+                    "this buffer group serves streams or messages, not both: register another";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, why))
             }
         }

@@ -275,7 +275,7 @@ unsafe impl Backend for Uring {
                        use buffer groups: receive into memory of your own";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        // SAFETY: the caller keeps the memory until it is withdrawn or the backend is dropped,
+        // SAFETY: the caller keeps the memory until the group is unregistered or the backend is dropped,
         // which closes the ring.
         unsafe { self.groups.register_buffers(group, memory, size, count) }
     }

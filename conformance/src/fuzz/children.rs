@@ -33,7 +33,7 @@ pub(super) fn open(
     }
 }
 
-/// Starts a child that inherits a stream and exits at once.
+/// Starts a child that inherits a stream and exits immediately.
 pub(super) fn spawn(world: &Rc<World>, lp: &mut Loop, step: &Step, item: Option<&Item>) {
     if cfg!(not(unix)) {
         return;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use poll_core::{Backend, Event, delegate_backend};
 
-/// Any backend whose time passes only while it waits, and then at once.
+/// Any backend whose time passes only while it waits, and then without delay.
 ///
 /// A wait with nothing to report ends immediately, as if its timeout had passed. So the order of
 /// timers, and of all that happens between them, does not depend on the machine.

@@ -39,7 +39,7 @@ impl<B: Backend> Loop<B> {
     ) {
         let end = |lp: &mut Loop<B>, key| {
             mend(lp, key);
-            // The callback may have exchanged loops before: the first loop has to check its handles.
+            // The callback may have exchanged loops before its panic: the first loop has to check.
             exchange::note();
         };
         let guard = Guard { lp: self, value: Some(key), end: Some(end) };

@@ -1,10 +1,9 @@
 //! Loops that callbacks exchange.
 //!
-//! A callback gets `&mut Loop` and may put another loop there with `mem::swap`. The code behind the
-//! callback then has a key that the other loop does not know, and returns. What it would have done
-//! is still to be done for the first loop, which nothing here can reach any more. So it is noted
-//! for the thread that loops were exchanged, and each loop of the thread checks all its handles
-//! before its next iteration.
+//! A callback gets `&mut Loop` and may replace the loop by another with `mem::swap`. The code after
+//! the callback then has a key that is unknown to the other loop, and returns: its work for the
+//! first loop remains undone, and the first loop is out of reach. So a thread-local counter records
+//! the exchange, and each loop of the thread checks all its handles before its next iteration.
 
 use std::cell::Cell;
 
@@ -16,26 +15,26 @@ use crate::handles::{AnyHandle, fs_poll, lifecycle, udp};
 use crate::streams;
 
 thread_local! {
-    /// How often a loop of this thread did not find its handle behind a callback.
+    /// How often a loop of this thread did not find its handle after a callback.
     static EXCHANGES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How often loops of this thread were exchanged, as far as it was noticed.
+/// The number of exchanges of loops that this thread has noticed.
 #[inline]
 pub(super) fn count() -> u32 {
     EXCHANGES.get()
 }
 
-/// The code behind a callback does not find its handle: the loop is another one. A handle that
-/// was freed meanwhile counts as well, and costs a check of all loops.
+/// Records that the code after a callback did not find its handle, so that the loop may be another
+/// one. A handle that was freed meanwhile counts as well, and costs a check of all loops.
 #[cold]
 #[inline(never)]
 pub(crate) fn note() {
     EXCHANGES.set(EXCHANGES.get().wrapping_add(1));
 }
 
-/// Loops were exchanged since this loop last checked: what a callback of this loop has left
-/// undone is done from here on.
+/// Loops were exchanged since this loop last checked: schedules the work that its callbacks have
+/// left undone.
 #[cold]
 #[inline(never)]
 pub(super) fn check_all<B: Backend>(lp: &mut Loop<B>) {
@@ -45,7 +44,7 @@ pub(super) fn check_all<B: Backend>(lp: &mut Loop<B>) {
     udp::check_all(lp);
     fs_poll::check_all(lp);
     lp.provided.release_late(&mut lp.backend);
-    // If waking fails the notes are found when the loop next checks them.
+    // If the wake fails, the loop finds the notifications in its next iteration.
     drop(lp.notifier.notify(Notification::ALL));
 }
 
@@ -61,7 +60,7 @@ pub(super) fn begin_closed<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
     lp.closed.push(handle);
 }
 
-/// It has run, in this loop or in one that was exchanged for it.
+/// The close callback has run, in this loop or in one that was exchanged for it.
 pub(super) fn end_closed<B: Backend>(lp: &mut Loop<B>, handle: AnyHandle) {
     match lp.closed.pop_if(|closed| *closed == handle) {
         Some(handle) => lifecycle::free(lp, handle),

@@ -45,8 +45,8 @@ impl<B: Backend> Loop<B> {
             | self.watchers[Phase::Idle as usize].any_started()
     }
 
-    /// True if this iteration has such callbacks. Mostly none of these is so: without `||` the
-    /// answer takes one branch, here and in [`has_due`](Loop::has_due).
+    /// True if this iteration has such callbacks. Usually all queues are empty: `|` instead of `||`
+    /// makes that one branch, here and in [`has_due`](Loop::has_due).
     #[inline]
     fn has_left(&self) -> bool {
         !self.pending.is_empty() | !self.closing.is_empty() | !self.closing_now.is_empty()
@@ -94,26 +94,26 @@ impl<B: Backend> Loop<B> {
     #[inline]
     fn time_to(&mut self, deadline_ns: u64) -> Duration {
         match deadline_ns.saturating_sub(self.now_ns()) {
-            0 => Duration::ZERO, // Mostly, in a loop that is busy with timers: it needs no division.
+            0 => Duration::ZERO, // Frequent in a loop that is busy with timers, and needs no division.
             left => Duration::from_nanos(left),
         }
     }
 
     fn run_pending(&mut self) {
-        // Those that these defer wait for the next round.
+        // Callbacks that these defer wait for the next round.
         for _ in 0..self.pending.len() {
             let Some(callback) = self.pending.pop_front() else { break };
             callback.call(self, ());
         }
     }
 
-    /// Waits and dispatches the events. Waits again, for the time left, if it was
-    /// interrupted before anything happened, or if the events ran no
-    /// callback: the completion of an operation that was cancelled, for example.
+    /// Waits and dispatches the events. Waits again, for the rest of the timeout, if a signal
+    /// interrupted the wait, or if the events ran no callback: the completion of a cancelled
+    /// operation, for example.
     #[inline]
     fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let blocks = timeout != Some(Duration::ZERO);
-        // A timeout that is neither zero nor for ever was counted from the loop's time.
+        // A finite timeout was computed from the loop's time.
         let begun_ns = self.now_ns.get();
         self.meters.count_iteration();
         if blocks && self.watches_wait && self.dispatch_waiting()? {
@@ -129,7 +129,7 @@ impl<B: Backend> Loop<B> {
     /// Waits once, and dispatches the events. Returns their number.
     #[inline(always)] // So that an iteration is one function.
     fn poll_once(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<usize> {
-        // Not so if a panic has left some of what the last wait gave.
+        // After a panic, events of the last wait are left, and are dispatched first.
         if !self.dispatching {
             self.wait(timeout, blocks)?;
         }
@@ -139,22 +139,22 @@ impl<B: Backend> Loop<B> {
         Ok(dispatched)
     }
 
-    /// The same for what is rare: it shares a copy of the code.
+    /// [`poll_once`](Loop::poll_once) for its rare callers, which share one copy of the code.
     #[cold]
     #[inline(never)]
     fn poll_rarely(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<usize> {
         self.poll_once(timeout, blocks)
     }
 
-    /// True if the iteration does not wait any more after so many events.
+    /// True if the iteration need not wait again after `dispatched` events.
     #[inline]
     fn has_progressed(&self, dispatched: usize) -> bool {
         dispatched > 0 || self.has_left() || !self.has_active()
     }
 
-    /// Dispatches the events that are there before the loop blocks, if idle time is measured: only
-    /// then [`events_waiting`](crate::Metrics::events_waiting) distinguishes them from those that it
-    /// blocked for. True if the iteration does not block any more.
+    /// Dispatches the events that are ready before the loop blocks, if idle time is measured: so
+    /// [`events_waiting`](crate::Metrics::events_waiting) counts them apart from those that the loop
+    /// blocked for. True if the iteration need not block.
     #[cold]
     fn dispatch_waiting(&mut self) -> io::Result<bool> {
         if !self.meters.measures_idle_time() {
@@ -199,7 +199,7 @@ impl<B: Backend> Loop<B> {
         self.backend.wait(timeout, &mut self.operations.events)
     }
 
-    /// True if something is to be given to the kernel or the backend before the wait.
+    /// True if writes, datagrams or file operations are queued for submission before the wait.
     #[inline]
     pub(super) fn has_outgoing(&self) -> bool {
         self.streams.has_unflushed() | self.udps.has_unflushed() | self.works.has_lent()
@@ -212,7 +212,7 @@ impl<B: Backend> Loop<B> {
         task::submit_lent(self);
     }
 
-    /// Waits, and measures for how long, or keeps profilers from ending it.
+    /// Waits, and measures the idle time or blocks `SIGPROF` meanwhile.
     #[cold]
     fn wait_watched(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<()> {
         let _blocked = self.block_sigprof.then(sys::SigprofBlocked::new);
@@ -227,8 +227,8 @@ impl<B: Backend> Loop<B> {
         result
     }
 
-    /// Handles what the last wait reported. Returns the number of events, without completions that
-    /// ran no callback.
+    /// Dispatches the events of the last wait. Returns their number, without completions that ran no
+    /// callback.
     #[inline(always)] // As `poll_once`.
     fn dispatch(&mut self) -> usize {
         self.dispatching = true;
@@ -276,8 +276,8 @@ impl<B: Backend> Loop<B> {
         let mut dispatched = 0;
         // One notification at a time: a panic leaves the others.
         //
-        // The jobs that have ended are collected before the asyncs run, and call back after
-        // them: what a job sent before it ended is delivered before its callback.
+        // Finished jobs are collected before the asyncs run, and call back after them: messages that
+        // a job sent are delivered before its callback.
         let ended = self.notifier.take(Notification::WORK);
         if ended {
             self.works.collect_ended();
@@ -299,7 +299,7 @@ impl<B: Backend> Loop<B> {
         if self.notifier.take(Notification::CHANGES) {
             dispatched += fs_event::deliver_all(self);
         }
-        // Last, so that what came before the signal is handled before it.
+        // Last, so that whatever was sent before the signal is handled before it.
         if self.notifier.take(Notification::SIGNAL) {
             dispatched += signal::run_caught(self);
         }
@@ -326,7 +326,7 @@ impl<B: Backend> Loop<B> {
         while let Some(handle) = self.closing_now.last().map(|closing| closing.handle) {
             lifecycle::fail_pending_requests(self, handle);
             let closing = self.closing_now.pop_if(|closing| closing.handle == handle);
-            // Another loop's: it begins with its own.
+            // A callback has exchanged loops: the other loop's queue is run from its start.
             let Some(Closing { callback, .. }) = closing else { continue };
             match callback {
                 // The key is valid in the callback, and stale afterwards.

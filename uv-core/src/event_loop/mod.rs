@@ -104,8 +104,8 @@ pub enum RunMode {
 /// callback and is stopped by its next event, as after a panic.
 #[doc(alias = "uv_loop_t")]
 pub struct Loop<B: Backend = DefaultBackend> {
-    // First, so that it is dropped first: the kernel lets go of memory and descriptors
-    // before their owners below go.
+    // First, so that it is dropped first: the kernel releases memory and descriptors before the
+    // fields below, which own them, are dropped.
     pub(crate) backend: B,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) sources: Arena<SourceOwner>,
@@ -131,16 +131,16 @@ pub struct Loop<B: Backend = DefaultBackend> {
     next_iteration: VecDeque<InlineFnOnce<B, ()>>,
     /// The number of waits, for batching policies.
     pub(crate) iteration: u32,
-    /// Where the handles were made.
+    /// The source locations where the handles were created.
     pub(crate) origins: Origins,
     /// The handler of errors for which handles are closed.
     pub(crate) error_handler: Option<ErrorHandler<B>>,
     /// Values of the program, by type.
     pub(crate) states: States,
     pub(crate) closing: Vec<Closing<B>>,
-    /// Those of the closing phase under way, the next at the end.
+    /// The handles of the current closing phase, in reverse order.
     closing_now: Vec<Closing<B>>,
-    /// Handles whose close callbacks run, or have run in another loop's place.
+    /// Handles whose close callbacks are running, or have run after an exchange of loops.
     closed: Vec<AnyHandle>,
     /// The number of exchanges of loops when this loop last checked its handles.
     exchanges: u32,
@@ -154,15 +154,15 @@ pub struct Loop<B: Backend = DefaultBackend> {
     /// The time, unless it is stale.
     now_ns: Cell<u64>,
     now_is_stale: Cell<bool>,
-    /// The number of the handle that was made last, to know their order.
+    /// The id of the handle that was created last: ids give the order of `walk`.
     pub(crate) last_handle_id: u32,
     stopped: bool,
     running: Rc<Cell<bool>>,
-    /// The process that made the loop, or that called [`Loop::fork`] last.
+    /// The process that created the loop, or that called [`Loop::fork`] last.
     process: u32,
     meters: Arc<Meters>,
     block_sigprof: bool,
-    /// Something is to be done around each wait: idle time is measured, or `SIGPROF` blocked.
+    /// True if idle time is measured, or `SIGPROF` blocked, during each wait.
     watches_wait: bool,
 }
 

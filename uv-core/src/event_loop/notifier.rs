@@ -47,7 +47,7 @@ impl Notifier {
     }
 
     /// As [`notify`](Notifier::notify), for a notification that is set already, or that another
-    /// thread is about to set. What the caller does next happens after that in either case.
+    /// thread is about to set.
     #[inline]
     pub(crate) fn notify_again(&self, notification: Notification) -> io::Result<()> {
         if self.bits.load(Ordering::Relaxed) & notification.0 == 0 {

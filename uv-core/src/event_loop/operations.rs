@@ -81,15 +81,14 @@ pub(crate) enum OpOwner {
 pub(crate) struct InFlight {
     pub(crate) token: Token,
     pub(crate) kind: OpKind,
-    /// It was asked to end.
     pub(crate) cancelled: bool,
 }
 
 impl InFlight {
-    /// Asks the operation to end. Its last `Done` is still to come.
+    /// Cancels the operation, once. Its last `Done` is still to come.
     pub(crate) fn cancel(&mut self, backend: &mut impl Backend) {
         if !std::mem::replace(&mut self.cancelled, true) {
-            // One that the backend does not know any more has been reported.
+            // An operation that the backend does not know any more has completed.
             let _ = backend.cancel(self.token);
         }
     }
@@ -117,7 +116,7 @@ struct Operation {
 struct DeferredClose<B: Backend> {
     /// The descriptor that a stream's operations use.
     socket: Option<Transport>,
-    /// The work of the closing phase after them. `None` until the handle is stopped.
+    /// The entry for the closing phase. `None` until the handle is stopped.
     closing: Option<Closing<B>>,
 }
 
@@ -128,8 +127,8 @@ pub(crate) struct Operations<B: Backend> {
     flights: Arena<Operation>,
     /// The results of sends whose memory the kernel still holds: few, if any.
     held: Table<Result<usize, i32>>,
-    /// Lists of buffers for those to come. They go to operations as they are, in their boxes.
-    #[allow(clippy::vec_box)] // Their addresses are what the kernel knows.
+    /// A free list of lists of buffers.
+    #[allow(clippy::vec_box)] // The kernel has their addresses.
     spare: Vec<Box<SendMessage>>,
     /// The events of the last wait, and the number of those that were dispatched.
     pub(crate) events: Vec<Event>,
@@ -156,18 +155,18 @@ impl<B: Backend> Operations<B> {
         self.performs.contains(operation)
     }
 
-    /// From now on the loop does without an operation.
+    /// From now on the loop uses readiness instead of an operation.
     pub(crate) fn disable_op(&mut self, operation: OpSet) {
         self.performs -= operation;
     }
 
-    /// A stream that is closing has operations in flight: its socket is closed after them.
+    /// Keeps the socket of a closing stream open until its operations have ended.
     pub(crate) fn defer_socket_close(&mut self, socket: Option<Transport>) -> Token {
         self.deferred_closes.insert(DeferredClose { socket, closing: None })
     }
 
-    /// A handle that is closing has operations in flight: it is closed after them. `deferred` is
-    /// the record of its socket, if it has one.
+    /// Defers the close of a handle until its operations have ended. `deferred` is the record of its
+    /// socket, if it has one.
     pub(crate) fn defer_close(&mut self, deferred: Option<Token>, closing: Closing<B>) -> Token {
         if let Some(key) = deferred
             && let Some(record) = self.deferred_closes.get_mut(key)
@@ -188,7 +187,7 @@ impl<B: Backend> Operations<B> {
         self.deferred_closes.len() > 0
     }
 
-    /// In a forked child: forgets what was ready. What was done stays so.
+    /// In a forked child: drops the readiness events, and keeps the completions.
     pub(crate) fn forget_readiness(&mut self) {
         self.events.drain(..self.handled);
         self.handled = 0;
@@ -220,7 +219,7 @@ impl<B: Backend> Operations<B> {
 
 impl<B: Backend> Drop for Operations<B> {
     fn drop(&mut self) {
-        // Connections that were accepted and not reported.
+        // Closes connections that were accepted and not reported.
         for event in self.events.drain(..).skip(self.handled) {
             if let Event::Done { token, result: Ok(raw), .. } = event
                 && let Some(operation) = self.flights.get(token)
@@ -235,12 +234,13 @@ impl<B: Backend> Drop for Operations<B> {
 }
 
 impl<B: Backend> Loop<B> {
-    /// Submits an operation, whose ends go to `owner`.
+    /// Submits an operation, whose completions go to `owner`.
     ///
     /// # Safety
     ///
-    /// As for [`Backend::submit`]: what `op` names stays valid until its last end, or until
-    /// the backend is dropped, which is the first that goes of a loop.
+    /// As for [`Backend::submit`]: the memory and the source that `op` names stay valid until its
+    /// last completion, or until the backend is dropped, which is the first field of a loop to be
+    /// dropped.
     pub(crate) unsafe fn submit(&mut self, owner: OpOwner, op: Op) -> io::Result<Token> {
         // SAFETY: the caller's promise.
         unsafe { self.submit_with(owner, op, None) }
@@ -326,7 +326,7 @@ impl<B: Backend> Loop<B> {
 }
 
 impl<B: Backend> Operations<B> {
-    /// The last operation of a handle that is closing has ended: nothing holds it any more.
+    /// Queues the close of a handle whose last operation has ended.
     #[inline]
     pub(crate) fn finish_deferred_close(
         &mut self,

@@ -21,9 +21,8 @@ pub(crate) enum SourceOwner {
 }
 
 impl<B: Backend> Loop<B> {
-    /// Registers a source, silent for now, that its owner keeps open until
-    /// [`Loop::unwatch`]. Asks for readability first, because backends that detect
-    /// sources that cannot be polled fail then.
+    /// Registers a source without interest. Its owner keeps it open until [`Loop::unwatch`]. The
+    /// first interest is `READ`, because backends detect only then that a source cannot be polled.
     pub(crate) fn watch(&mut self, owner: SourceOwner, raw: RawSource) -> io::Result<Token> {
         let token = self.watch_for(owner, raw, Interest::READ)?;
         match self.backend.modify(token, Interest::NONE, Mode::Level) {
@@ -35,8 +34,8 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// Registers a socket that can be polled, with what it waits for first. An idle handle of the
-    /// same descriptor loses its registration.
+    /// Registers a socket that can be polled, with its first interest. An idle handle of the same
+    /// descriptor loses its registration.
     pub(crate) fn watch_for(
         &mut self,
         owner: SourceOwner,
@@ -64,10 +63,10 @@ impl<B: Backend> Loop<B> {
         }
     }
 
-    /// Ends a registration. Its events that are still in the batch find no owner.
+    /// Ends a registration. Its events that are not dispatched yet find no owner.
     pub(crate) fn unwatch(&mut self, token: Token) {
         self.sources.remove(token);
-        // Also after an error the token is not registered any more.
+        // The token is free even if this fails.
         let _ = self.backend.deregister(token);
     }
 }

@@ -467,7 +467,7 @@ impl<B: Backend> Timers<B> {
 /// Runs the timers that are due, in order.
 #[inline]
 pub(crate) fn run_due<B: Backend>(lp: &mut Loop<B>) {
-    // Without a timer there is no need to know the time.
+    // Without timers the clock is not read.
     let Some(deadline) = lp.timers.next_due_ns() else { return };
     let now = lp.now_ns();
     if deadline <= now {

@@ -34,6 +34,7 @@ use crate::{Loop, error};
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+// Exhaustive: the field has two bits.
 pub enum Ecn {
     /// Not-ECT: the sender does not react to congestion marks.
     #[default]

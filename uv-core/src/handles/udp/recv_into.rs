@@ -17,7 +17,7 @@ impl Udp {
     ///
     /// Each call of `alloc` is followed by exactly one call of `callback`, with the buffer and the
     /// datagrams that are in it. One system call fills it: a datagram goes into each part of
-    /// `chunk` bytes, where the system receives several at once (Linux); elsewhere, and in a buffer
+    /// `chunk` bytes, where one call receives several (Linux); elsewhere, and in a buffer
     /// shorter than two parts, there is one. The list is empty if none had arrived. `ENOBUFS` is
     /// the result for a buffer without memory. Errors do not stop receiving.
     ///

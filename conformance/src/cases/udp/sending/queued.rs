@@ -166,7 +166,7 @@ pub fn closing_cancels_queued_sends(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// A close outside of `run`, with sends in flight, frees the address at once. Each send is reported
+/// A close outside of `run`, with sends in flight, frees the address immediately. Each send is reported
 /// once, with its buffer, before the close, when the loop runs again.
 pub fn a_close_outside_of_run_ends_sends_in_flight(lab: &Lab) -> Verdict {
     sends_wait()?;
