@@ -173,10 +173,10 @@ impl<B: Backend, T: 'static> PartialEq for StatelessFn<B, T> {
 impl<B: Backend, T: 'static> From<StatelessFn<B, T>> for InlineFnMut<B, T> {
     /// Uninitialized storage holds the closure, as its size is 0.
     #[inline]
-    fn from(plain: StatelessFn<B, T>) -> Self {
+    fn from(stateless: StatelessFn<B, T>) -> Self {
         InlineFnMutRef {
             storage: InlineStorage::empty(),
-            vtable: plain.vtable,
+            vtable: stateless.vtable,
             not_send: PhantomData,
         }
     }

@@ -1,7 +1,7 @@
 //! Arms a stream for the events that it needs: interests and operations of the backend.
 //!
-//! Two things at the most: input (connections, or bytes) and output. Each is an operation where
-//! the backend performs it, and readiness where not.
+//! A stream waits for at most two: input (connections, or bytes) and output. Each is an operation
+//! where the backend performs it, and readiness elsewhere.
 
 use std::io;
 
@@ -24,7 +24,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// True if any of it is to be an operation.
+    /// True if either is to be an operation.
     fn operates(self) -> bool {
         matches!(self.input, Input::Operation(_)) || self.output == Output::Operation
     }
@@ -42,7 +42,7 @@ impl<B: Backend> StreamSlot<B> {
     /// True if the backend may perform operations on it.
     pub(super) fn operates(&self) -> bool {
         let socket = self.socket.as_ref().is_some_and(|socket| socket.is_socket());
-        // Handles come and go with calls of their own.
+        // Handles are passed by calls of their own.
         socket && self.passing.is_none() && !self.flags.intersects(Flags::BLOCKING | Flags::SHARED)
     }
 
@@ -56,7 +56,7 @@ impl<B: Backend> StreamSlot<B> {
         Wanted { input: self.wanted_input(performs), output: self.wanted_output(performs) }
     }
 
-    /// True if that is what the stream waits for already, by operations alone.
+    /// True if the stream waits for that already, by operations alone.
     fn waits_for(&self, wanted: Wanted) -> bool {
         let input = self.input.map_or(Input::Nothing, |flight| Input::Operation(flight.kind));
         let output = if self.output.is_some() { Output::Operation } else { Output::Nothing };
@@ -65,7 +65,7 @@ impl<B: Backend> StreamSlot<B> {
 }
 
 impl<B: Backend> Streams<B> {
-    /// True if operations have memory of the stream.
+    /// True if the stream has operations in flight.
     #[inline]
     pub(crate) fn has_flights(&self, key: Token) -> bool {
         let slot = self.slots.get(key);
@@ -95,7 +95,7 @@ pub(super) fn update<B: Backend>(lp: &mut Loop<B>, key: Token) -> io::Result<()>
         handover::check_polls_of(lp, key)?;
     }
     if !input::arm(lp, key, wanted.input) {
-        return update(lp, key); // By readiness: this loop does without the operation.
+        return update(lp, key); // By readiness: the loop has disabled the operation.
     }
     if wanted.output == Output::Operation {
         lp.streams.queue_flush(key);
@@ -135,7 +135,7 @@ fn watch<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Interest) -> io::Resu
     Ok(())
 }
 
-/// As [`update`], for calls that report no error: what waits gets it, in the pending
+/// As [`update`], for callers that return no error: the callbacks that wait get it, in the pending
 /// phase.
 #[inline]
 pub(super) fn update_or_fail<B: Backend>(lp: &mut Loop<B>, key: Token) {
@@ -157,7 +157,7 @@ fn arming_failed<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
     }
 }
 
-/// If the stream is closing and this was its last operation, nothing holds it any more.
+/// If the stream is closing and this was its last operation, finishes the close.
 #[inline]
 pub(super) fn flight_ended<B: Backend>(lp: &mut Loop<B>, key: Token) {
     output::held_send::detach(lp, key);

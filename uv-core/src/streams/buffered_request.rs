@@ -1,7 +1,7 @@
 //! A buffer and the callback that gets it back, stored together in place.
 //!
-//! Three words of buffer and three of capture live inside the request, so that a write of a
-//! `Vec` allocates nothing of its own; what is larger is boxed, and then the box lives there.
+//! Three words of buffer and three of captures fit into the request, so that a write of a `Vec`
+//! needs no allocation. A larger value is boxed, and the box is stored there.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use poll_core::{Backend, Token};
 use crate::Loop;
 use crate::storage::{self, IoBuf, IoBufMut, contain};
 
-/// Where a buffer and a callback live: six words.
+/// The inline storage of a buffer and a callback: six words.
 type InlineStorage = storage::InlineStorage<[usize; 6]>;
 
 /// The functions of a type-erased buffer and its callback in inline storage.
@@ -38,7 +38,7 @@ trait Content<B: Backend>: 'static {
     fn memory(&mut self) -> &mut [u8] {
         &mut []
     }
-    /// Calls back: for which stream, and how it went.
+    /// Calls back with the stream, the result and the buffer.
     fn complete(self, lp: &mut Loop<B>, stream: Token, result: io::Result<usize>);
 }
 
@@ -176,7 +176,7 @@ impl<B: Backend> BufferedRequest<B> {
         }
     }
 
-    /// How many pieces there are to write.
+    /// The number of pieces to write.
     pub(crate) fn pieces(&self) -> usize {
         // SAFETY: `new` has stored the type that the vtable was made for, here and below.
         unsafe { (self.vtable.pieces)(&self.storage) }
@@ -198,7 +198,7 @@ impl<B: Backend> BufferedRequest<B> {
         unsafe { &mut *memory }
     }
 
-    /// Calls back and hands the buffer back.
+    /// Calls back, and returns the buffer by that.
     pub(crate) fn complete(self, lp: &mut Loop<B>, stream: Token, result: io::Result<usize>) {
         let mut this = ManuallyDrop::new(self);
         let complete = this.vtable.complete;

@@ -60,8 +60,8 @@ impl Passing {
 
     /// Removes the writes at the front that have started or finished: their handles are sent, or
     /// will not be.
-    fn remove_started<B: Backend>(&mut self, transfers: &Arena<IoRequest<B>>) {
-        let waits = |write: Token| transfers.get(write).is_some_and(IoRequest::is_new);
+    fn remove_started<B: Backend>(&mut self, requests: &Arena<IoRequest<B>>) {
+        let waits = |write: Token| requests.get(write).is_some_and(IoRequest::is_new);
         while self.outgoing.front().is_some_and(|(write, _)| !waits(*write)) {
             self.outgoing.pop_front();
         }
@@ -88,7 +88,7 @@ impl<B: Backend> Streams<B> {
     #[cfg(windows)]
     pub(super) fn handles_for_chunk(&mut self, key: Token, write: Token) -> Option<Vec<AnyHandle>> {
         let passing = self.slots.get_mut(key)?.passing.as_mut()?;
-        passing.remove_started(&self.transfers);
+        passing.remove_started(&self.requests);
         Some(passing.handles_of(write).to_vec())
     }
 }
@@ -102,27 +102,27 @@ pub(super) fn push_with_handles<B: Backend>(
     if let Some(slot) = lp.streams.slots.get_mut(key)
         && let Some(passing) = &mut slot.passing
     {
-        passing.remove_started(&lp.streams.transfers);
+        passing.remove_started(&lp.streams.requests);
     }
     let Some(slot) = lp.streams.slots.get(key) else { return Progress::Blocked };
     let handles = slot.passing.as_ref().map_or(&[][..], |passing| passing.handles_of(write));
     // No byte of it was sent, so the writes behind it are not affected.
     let Ok(rights) = rights_of(lp, handles) else { return Progress::Refused(closed()) };
-    let Some(transfer) = lp.streams.transfers.get_mut(write) else {
+    let Some(request) = lp.streams.requests.get_mut(write) else {
         return Progress::Blocked;
     };
     let Some(socket) = &slot.socket else { return Progress::Blocked };
     if !rights.is_empty() {
-        advance(transfer, 0); // Skips empty pieces: handles need a byte.
-        match with_slices(transfer, |bufs| send_with(socket, bufs, &rights)).0 {
-            Ok(sent) => advance(transfer, sent),
+        advance(request, 0); // Skips empty pieces: handles need a byte.
+        match with_slices(request, |bufs| send_with(socket, bufs, &rights)).0 {
+            Ok(sent) => advance(request, sent),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Progress::Blocked;
             }
             Err(error) => return Progress::Failed(error),
         }
     }
-    push(socket, transfer, slot.flags.contains(Flags::BLOCKING))
+    push(socket, request, slot.flags.contains(Flags::BLOCKING))
 }
 
 /// The handles of the system that are passed for `handles`.

@@ -200,7 +200,7 @@ impl<B: Backend> StreamSlot<B> {
         self.listener.as_ref().is_some_and(|listener| listener.wants_peers())
     }
 
-    /// Active is what reads or listens; requests keep the loop alive by themselves.
+    /// A stream is active while it reads or listens; requests keep the loop alive by themselves.
     fn update_active(&mut self, active_handles: &mut usize) {
         if self.flags.intersects(Flags::READING | Flags::LISTENING) {
             self.base.start(active_handles);
@@ -214,7 +214,7 @@ impl<B: Backend> StreamSlot<B> {
 #[derive(Debug)]
 pub(crate) struct Streams<B: Backend> {
     pub(crate) slots: Arena<StreamSlot<B>>,
-    transfers: Arena<IoRequest<B>>,
+    requests: Arena<IoRequest<B>>,
     /// Requests to accept.
     accepts: Arena<PendingAccept<B>>,
     completed_writes: CompletedWrites<B>,
@@ -224,7 +224,7 @@ pub(crate) struct Streams<B: Backend> {
     flush_queue: Vec<Token>,
     /// Memory that small writes are copied to.
     spare: Spare,
-    /// Where streams read into; `None` until they do, and while it is lent.
+    /// The buffer that streams read into; `None` before the first read, and while it is lent.
     scratch: Option<Box<Scratch>>,
     /// For listeners, when there are no more descriptors.
     reserve: Reserve,
@@ -241,7 +241,7 @@ impl<B: Backend> Streams<B> {
     pub(crate) fn new(seed: Seed) -> Streams<B> {
         Streams {
             slots: Arena::new(seed),
-            transfers: Arena::new(seed),
+            requests: Arena::new(seed),
             accepts: Arena::new(seed),
             completed_writes: CompletedWrites::new(seed),
             reported_write: None,
@@ -262,12 +262,12 @@ impl<B: Backend> Streams<B> {
         open(&mut self.slots, key)
     }
 
-    /// Such a stream, and beside it the transfers.
+    /// [`open`](Streams::open), and the arena of requests.
     fn open_with_requests(
         &mut self,
         key: Token,
     ) -> io::Result<(&mut StreamSlot<B>, &mut Arena<IoRequest<B>>)> {
-        Ok((open(&mut self.slots, key)?, &mut self.transfers))
+        Ok((open(&mut self.slots, key)?, &mut self.requests))
     }
 }
 
@@ -280,7 +280,7 @@ fn open<B: Backend>(
     if slot.base.is_closing() { Err(error::closing()) } else { Ok(slot) }
 }
 
-/// Calls again what a signal has interrupted.
+/// Repeats a call that a signal has interrupted.
 #[inline(always)] // Around a system call that is inlined, too.
 fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match call() {
@@ -301,7 +301,7 @@ fn after_error<T>(mut error: io::Error, mut call: impl FnMut() -> io::Result<T>)
 }
 
 impl<B: Backend> Streams<B> {
-    /// In a forked child: the parent has all sockets, too.
+    /// In a forked child: the parent has all sockets as well.
     pub(crate) fn share_all(&mut self) {
         self.slots.iter_mut().for_each(|(_, slot)| slot.flags |= Flags::GIVEN);
     }
@@ -396,7 +396,7 @@ fn run_pending<B: Backend>(lp: &mut Loop<B>, key: Token) {
     arm::update_or_fail(lp, key);
 }
 
-/// Has the pending phase check all streams: a callback may have left some undone.
+/// Has the pending phase check all streams: an exchange of loops may have left work undone.
 #[cold]
 pub(crate) fn check_all<B: Backend>(lp: &mut Loop<B>) {
     output::held_send::check_all(lp);
@@ -424,7 +424,7 @@ pub(crate) fn stop<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if let Some(source) = source {
         lp.unwatch(source);
     }
-    // Its name before the socket: a client that connects meanwhile finds no name.
+    // The name goes before the socket: a client that connects meanwhile finds no name.
     drop((path, passing));
     lp.streams.release_rare_state(key);
     lp.streams.cancel_input(&mut lp.backend, key);
@@ -442,7 +442,7 @@ pub(crate) fn stop<B: Backend>(lp: &mut Loop<B>, key: Token) {
             }
         }
     }
-    // Last: dropping what it captured may be anything.
+    // Last: destructors of captured values may run any code.
     drop((reader, peers, recv_queue));
 }
 
@@ -459,7 +459,7 @@ pub(crate) fn fail_requests<B: Backend>(lp: &mut Loop<B>, key: Token) {
     output::connect::complete(lp, key);
     output::completed_writes::report_stream(lp, key);
     lp.streams.end_batch(&mut lp.active_requests, key);
-    output::write::cancel_transfers(lp, key);
+    output::write::cancel_requests(lp, key);
     output::write::complete_requests(lp, key);
     output::shutdown::cancel(lp, key);
     input::accept::cancel_all(lp, key);

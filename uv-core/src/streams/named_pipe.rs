@@ -167,7 +167,7 @@ fn write_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, channel: &Rc<Channel>) 
         };
         if left == 0 {
             // An empty message would be the end of file.
-            output::write::finish_transfer(lp, key, write, None);
+            output::write::finish_request(lp, key, write, None);
             continue;
         }
         if lp.streams.slots.get_mut(key).is_some_and(|slot| slot.is_file(write)) {
@@ -175,7 +175,7 @@ fn write_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, channel: &Rc<Channel>) 
                 Load::Loaded => {}
                 Load::Waits => return channel.put_chunk(chunk),
                 Load::Ended => {
-                    output::write::finish_transfer(lp, key, write, None);
+                    output::write::finish_request(lp, key, write, None);
                     continue;
                 }
                 Load::Failed(error) => {
@@ -187,7 +187,7 @@ fn write_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, channel: &Rc<Channel>) 
         match fill_chunk(lp, key, write, channel, &mut chunk) {
             Ok(()) => break write,
             // No byte of it was written, so the writes behind it are not affected.
-            Err(error) => output::write::finish_transfer(lp, key, write, Some(error)),
+            Err(error) => output::write::finish_request(lp, key, write, Some(error)),
         }
     };
     let (source, bufs) = (channel.source(), chunk.lend());
@@ -219,9 +219,9 @@ fn fill_chunk<B: Backend>(
     if slot.is_file(write) {
         return fill(&[IoSlice::new(slot.file_bytes())]).map(drop);
     }
-    let Some(transfer) = lp.streams.transfers.get_mut(write) else { return Ok(()) };
-    advance(transfer, 0); // Skips empty pieces.
-    with_slices(transfer, fill).0?;
+    let Some(request) = lp.streams.requests.get_mut(write) else { return Ok(()) };
+    advance(request, 0); // Skips empty pieces.
+    with_slices(request, fill).0?;
     for handle in handles.unwrap_or_default() {
         let AnyHandle::Pipe(pipe) = handle else { continue };
         let passed = lp.streams.slots.get(pipe.0);
@@ -326,21 +326,21 @@ fn chunk_written<B: Backend>(
     write: Token,
     result: Result<usize, i32>,
 ) {
-    let transfer = lp.streams.transfers.get_mut(write);
+    let request = lp.streams.requests.get_mut(write);
     // A write that was cancelled meanwhile has its result already.
-    if let Some(transfer) = transfer.filter(|it| it.state == State::Writing) {
+    if let Some(request) = request.filter(|it| it.state == State::Writing) {
         match result {
             Ok(count) => {
-                let (count, all) = (count.min(transfer.left), count >= transfer.left);
+                let (count, all) = (count.min(request.left), count >= request.left);
                 let Some(slot) = lp.streams.slots.get_mut(key) else { return };
                 if slot.is_file(write) {
                     lp.streams.file_sent(key, write, count);
                 } else {
-                    advance(transfer, count);
+                    advance(request, count);
                     slot.write_queue_size -= count;
                 }
                 if all {
-                    output::write::finish_transfer(lp, key, write, None);
+                    output::write::finish_request(lp, key, write, None);
                 }
             }
             Err(code) => {

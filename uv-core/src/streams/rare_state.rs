@@ -1,7 +1,6 @@
 //! Rarely used state of a stream: of a connect, a shutdown, a bound name.
 //!
-//! Most of thousands of streams have none, so that a slot has a pointer to it. The boxes go from
-//! one stream to the next.
+//! Most streams have none, so a slot has only a pointer to it. The boxes are reused.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,7 +18,7 @@ use crate::handles::Keepalive;
 use crate::storage::InlineFnOnce;
 use crate::{error, sys};
 
-/// How many are kept for streams to come.
+/// The maximal number of boxes that are kept for reuse.
 const KEPT: usize = 256;
 
 /// Requests that have not called back, and options of a socket that does not exist yet.
@@ -28,21 +27,21 @@ pub(crate) struct RareState<B: Backend> {
     pub(super) connect: Option<InlineFnOnce<B, Ended>>,
     /// The result of the connect, until it is reported.
     pub(super) connected: Option<io::Result<()>>,
-    /// The address, for a call if the operation that connects is refused or was the parent's.
+    /// The address, to connect by a call if the operation is refused or belonged to the parent process.
     pub(super) address: Option<SockAddr>,
     pub(super) shutdown: Option<InlineFnOnce<B, Ended>>,
     /// The files among the queued writes, in their order.
     pub(super) files: VecDeque<FileSend>,
-    /// How a connection is probed whose socket is not made yet.
+    /// The keep-alive option, for a socket that does not exist yet.
     pub(crate) keepalive: Option<Keepalive>,
-    /// Why it could not be bound: the error of calls that need the address.
+    /// The error of the bind: the error of calls that need the address.
     pub(crate) bind_error: Option<i32>,
-    /// Where a pipe is bound, if that is a file.
+    /// The path of a bound pipe, if it is a file.
     pub(crate) path: Option<sys::BoundPath>,
-    /// How many clients a listener waits for at a time.
+    /// The number of pipe instances that wait for clients.
     #[cfg(windows)]
     pub(crate) instances: Option<NonZeroUsize>,
-    /// A connect waits for a server that is free.
+    /// A connect waits for a free instance of the server.
     #[cfg(windows)]
     pub(crate) waits_for_instance: Option<GivenUp>,
 }
@@ -68,12 +67,12 @@ impl<B: Backend> Default for RareState<B> {
 
 impl<B: Backend> RareState<B> {
     /// The stream is closing: drops the options of its socket, and cancels the connect. Returns the
-    /// name that is removed with it.
+    /// path, which is removed when it is dropped.
     pub(super) fn stop(&mut self) -> Option<sys::BoundPath> {
         (self.keepalive, self.bind_error) = (None, None);
         self.files.clear();
         if self.connect.is_some() {
-            // Whatever the kernel has answered: the callback has not run.
+            // Even if the kernel has connected it: the callback has not run.
             self.connected = Some(Err(error::cancelled()));
         }
         #[cfg(windows)]
@@ -81,7 +80,8 @@ impl<B: Backend> RareState<B> {
         self.path.take()
     }
 
-    fn are_done(&self) -> bool {
+    /// True if nothing is left in it.
+    fn is_unused(&self) -> bool {
         let options = self.keepalive.is_some() || self.bind_error.is_some() || self.path.is_some();
         #[cfg(windows)]
         let options = options || self.instances.is_some() || self.waits_for_instance.is_some();
@@ -103,7 +103,7 @@ impl<B: Backend> Default for SpareRareState<B> {
 }
 
 impl<B: Backend> StreamSlot<B> {
-    /// True if it is known how a connect went.
+    /// True if the result of a connect is known.
     pub(super) fn knows_connected(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.connected.is_some())
     }
@@ -116,10 +116,10 @@ impl<B: Backend> Streams<B> {
         Some(slot.rare.get_or_insert_with(|| self.spare_rare_state.0.pop().unwrap_or_default()))
     }
 
-    /// A request of the stream has ended: if it was the last, other streams may use the box.
+    /// A request of the stream has ended: reuses the box if it was the last.
     pub(crate) fn release_rare_state(&mut self, key: Token) {
         if let Some(slot) = self.slots.get_mut(key)
-            && let Some(rare) = slot.rare.take_if(|rare| rare.are_done())
+            && let Some(rare) = slot.rare.take_if(|rare| rare.is_unused())
             && self.spare_rare_state.0.len() < KEPT
         {
             self.spare_rare_state.0.push(rare);

@@ -26,7 +26,7 @@ pub(crate) enum State {
 /// A read or write request: an element of one of its stream's lists.
 #[derive(Debug)]
 pub(crate) struct IoRequest<B: Backend> {
-    request: BufferedRequest<B>,
+    buffered: BufferedRequest<B>,
     pub(crate) stream: Token,
     pub(crate) state: State,
     /// The number of bytes that are not written yet.
@@ -39,7 +39,7 @@ pub(crate) struct IoRequest<B: Backend> {
     /// The error of a failed request.
     pub(crate) error: Option<io::Error>,
     /// An operation has the buffer.
-    lease: bool,
+    lent: bool,
     /// Cancelled while lent: the request finishes when the operation completes.
     pub(crate) cancelled: bool,
     previous: Token,
@@ -51,13 +51,13 @@ const SENTINEL: Token = Token::new(u32::MAX, Token::MAX_GENERATION);
 
 impl<B: Backend> IoRequest<B> {
     pub(crate) fn new(
-        request: BufferedRequest<B>,
+        buffered: BufferedRequest<B>,
         stream: Token,
         state: State,
         left: usize,
     ) -> Self {
         IoRequest {
-            request,
+            buffered,
             stream,
             state,
             left,
@@ -65,7 +65,7 @@ impl<B: Backend> IoRequest<B> {
             piece: 0,
             offset: 0,
             error: None,
-            lease: false,
+            lent: false,
             cancelled: false,
             previous: SENTINEL,
             next: SENTINEL,
@@ -73,34 +73,34 @@ impl<B: Backend> IoRequest<B> {
     }
 
     /// The request, for the pieces to write.
-    pub(crate) fn request(&self) -> &BufferedRequest<B> {
-        &self.request
+    pub(crate) fn buffered(&self) -> &BufferedRequest<B> {
+        &self.buffered
     }
 
     /// The memory to fill; empty while an operation has it.
     pub(crate) fn memory(&mut self) -> &mut [u8] {
-        if self.lease { &mut [] } else { self.request.memory() }
+        if self.lent { &mut [] } else { self.buffered.memory() }
     }
 
     /// The buffer and the callback of a request that was [removed](remove).
-    pub(crate) fn into_stored(self) -> BufferedRequest<B> {
-        self.request
+    pub(crate) fn into_buffered(self) -> BufferedRequest<B> {
+        self.buffered
     }
 
     /// Lends the buffer to an operation.
     pub(crate) fn lend(&mut self) {
-        self.lease = true;
+        self.lent = true;
     }
 
     /// Ends the loan of the buffer: its operation has completed for the last time, or was not
     /// started. True if the buffer was lent.
     pub(crate) fn take_back(&mut self) -> bool {
-        std::mem::replace(&mut self.lease, false)
+        std::mem::replace(&mut self.lent, false)
     }
 
     /// True if an operation has the buffer.
     pub(crate) fn is_lent(&self) -> bool {
-        self.lease
+        self.lent
     }
 
     /// The next request in the list.
@@ -116,13 +116,13 @@ impl<B: Backend> IoRequest<B> {
 
 /// Removes a request from the arena, unless an operation has its buffer.
 pub(crate) fn remove<B: Backend>(
-    transfers: &mut Arena<IoRequest<B>>,
+    requests: &mut Arena<IoRequest<B>>,
     key: Token,
 ) -> Option<IoRequest<B>> {
-    if transfers.get(key)?.lease {
+    if requests.get(key)?.lent {
         return None;
     }
-    transfers.remove(key)
+    requests.remove(key)
 }
 
 /// An intrusive FIFO list of requests.
@@ -152,27 +152,27 @@ impl List {
     }
 
     /// Appends a request that is in no list.
-    pub(crate) fn push<B: Backend>(&mut self, transfers: &mut Arena<IoRequest<B>>, key: Token) {
-        match transfers.get_mut(self.last) {
+    pub(crate) fn push<B: Backend>(&mut self, requests: &mut Arena<IoRequest<B>>, key: Token) {
+        match requests.get_mut(self.last) {
             Some(last) => last.next = key,
             None => self.first = key,
         }
-        if let Some(transfer) = transfers.get_mut(key) {
-            transfer.previous = self.last;
-            transfer.next = SENTINEL;
+        if let Some(request) = requests.get_mut(key) {
+            request.previous = self.last;
+            request.next = SENTINEL;
         }
         self.last = key;
     }
 
     /// Unlinks a request that is in this list.
-    pub(crate) fn unlink<B: Backend>(&mut self, transfers: &mut Arena<IoRequest<B>>, key: Token) {
-        let Some(transfer) = transfers.get_mut(key) else { return };
-        let (previous, next) = (transfer.previous, transfer.next);
-        match transfers.get_mut(previous) {
+    pub(crate) fn unlink<B: Backend>(&mut self, requests: &mut Arena<IoRequest<B>>, key: Token) {
+        let Some(request) = requests.get_mut(key) else { return };
+        let (previous, next) = (request.previous, request.next);
+        match requests.get_mut(previous) {
             Some(previous) => previous.next = next,
             None => self.first = next,
         }
-        match transfers.get_mut(next) {
+        match requests.get_mut(next) {
             Some(next) => next.previous = previous,
             None => self.last = previous,
         }

@@ -29,7 +29,7 @@ pub(super) fn input<B: Backend>(
         OpKind::Accept => Op::Accept { listener: source },
         OpKind::RecvMulti => Op::RecvMulti { source, group: Group::Streams.number() },
         _ => {
-            let read = lp.streams.transfers.get_mut(slot.reads.first()?)?;
+            let read = lp.streams.requests.get_mut(slot.reads.first()?)?;
             let buf = RawBuf::filling(read.memory());
             read.lend();
             Op::Recv { source, buf }
@@ -71,12 +71,12 @@ pub(super) fn writes<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Res
     let mut only = None;
     let mut next = slot.writes.first();
     while let Some(key) = next
-        && let Some(transfer) = lp.streams.transfers.get_mut(key)
+        && let Some(request) = lp.streams.requests.get_mut(key)
     {
         let mut full = false;
-        let mut skip = transfer.offset;
-        for index in transfer.piece..transfer.request().pieces() {
-            let bytes = &transfer.request().piece(index)[skip..];
+        let mut skip = request.offset;
+        for index in request.piece..request.buffered().pieces() {
+            let bytes = &request.buffered().piece(index)[skip..];
             skip = 0;
             only.get_or_insert(RawBuf::sending(bytes));
             full = !bytes.is_empty() && (!several || !gather.push(bytes));
@@ -84,8 +84,8 @@ pub(super) fn writes<B: Backend>(lp: &mut Loop<B>, key: Token) -> Option<io::Res
                 break;
             }
         }
-        transfer.lend();
-        next = if full { None } else { transfer.next() };
+        request.lend();
+        next = if full { None } else { request.next() };
     }
     let op = match gather.len() {
         0 | 1 => only.map(|buf| Op::Send { source, buf }),

@@ -49,7 +49,7 @@ impl<B: Backend> StreamSlot<B> {
             return either(OpSet::ACCEPT, OpKind::Accept);
         }
         if !self.recv_queue.is_empty() {
-            return Input::Nothing; // There is something to read already.
+            return Input::Nothing; // The queue is read first.
         }
         if !self.reads.is_empty() {
             return either(OpSet::RECV, OpKind::Recv);
@@ -63,9 +63,8 @@ impl<B: Backend> StreamSlot<B> {
         }
     }
 
-    /// True if the stream waits for bytes to lend, by readiness, and for nothing else. Whatever
-    /// changes that has it [armed](crate::streams::arm::update) again, so that few fields have to be
-    /// checked.
+    /// True if the stream waits for bytes to lend, by readiness, and for nothing else. Every change
+    /// of that [arms](crate::streams::arm::update) the stream again, so few fields need a check.
     #[inline]
     pub(super) fn waits_for_bytes_only(&self) -> bool {
         self.only_reads(Flags::READING)
@@ -82,7 +81,7 @@ impl<B: Backend> StreamSlot<B> {
     #[inline]
     fn only_reads(&self, reading: Flags) -> bool {
         let others = Flags::CONNECTING | Flags::LISTENING;
-        // A pipe of Windows is armed anew for each piece.
+        // A pipe of Windows is armed again for each piece.
         let once = cfg!(windows) && self.kind == Kind::Pipe;
         self.armed == Interest::READ
             && self.flags & (Flags::READING | Flags::ALLOC | others) == reading
@@ -100,7 +99,7 @@ impl<B: Backend> Streams<B> {
     }
 }
 
-/// Starts the operation that the stream wants, and ends another. False if it is refused.
+/// Starts the operation that the stream wants, and cancels any other. False if it is refused.
 #[inline]
 pub(super) fn arm<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Input) -> bool {
     let Some(slot) = lp.streams.slots.get(key) else { return true };
@@ -111,7 +110,7 @@ pub(super) fn arm<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Input) -> bo
         (Some(flight), Input::Operation(kind))
             if flight.kind == kind || (accepts(flight.kind) && accepts(kind)) =>
         {
-            true // If it was cancelled, its end is waited for.
+            true // If it was cancelled, its completion comes first.
         }
         // Reading was stopped. Starting again before bytes arrive costs nothing; bytes that
         // arrive are queued.
@@ -123,7 +122,7 @@ pub(super) fn arm<B: Backend>(lp: &mut Loop<B>, key: Token, wanted: Input) -> bo
     }
 }
 
-/// Starts an operation. False if it is refused: this loop waits for readiness from now on.
+/// Starts an operation. False if the backend refuses it: from now on this loop uses readiness.
 fn start<B: Backend>(lp: &mut Loop<B>, key: Token, kind: OpKind) -> bool {
     if kind == OpKind::RecvMulti && !lp.provided.ensure(&mut lp.backend, Group::Streams) {
         lp.operations.disable_op(OpSet::RECV_MULTI);
@@ -136,14 +135,14 @@ fn start<B: Backend>(lp: &mut Loop<B>, key: Token, kind: OpKind) -> bool {
         return true;
     }
     let read = slot.reads.first().filter(|_| kind == OpKind::Recv);
-    if let Some(read) = read.and_then(|read| lp.streams.transfers.get_mut(read)) {
+    if let Some(read) = read.and_then(|read| lp.streams.requests.get_mut(read)) {
         read.take_back();
     }
     lp.operations.disable_op(OpSet::of_kind(kind));
     false
 }
 
-/// The side cannot wait: the listener, the reader or the reads get the error, later.
+/// The side could not be armed: the listener, the reader or the reads get the error, later.
 pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
     let Some(slot) = lp.streams.slots.get(key) else { return };
     if slot.listener.is_some() {
@@ -153,8 +152,8 @@ pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: io::Error) {
     streams::schedule_pending(lp, key);
 }
 
-/// A stream that waits for bytes was read by calls. Small reads change it to an operation of
-/// the backend, see [`recv_policy`].
+/// Updates how a stream that was read by calls waits: after small reads by an operation, see
+/// [`recv_policy`].
 #[inline]
 pub(super) fn update_recv_mode<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if lp.operations.performs(OpSet::RECV_MULTI)

@@ -59,7 +59,7 @@ impl ReadRequest {
     /// `NotFound` if the callback has run or is pending, or the read is cancelled already.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
-        output::write::cancel_transfer(lp, self.0, State::Reading).map(drop)
+        output::write::cancel_request(lp, self.0, State::Reading).map(drop)
     }
 }
 
@@ -95,7 +95,7 @@ pub(in crate::streams) fn start_with<S: Stream, B: Backend, T: IoBufMut>(
 ) -> io::Result<()> {
     let reader = move |lp: &mut Loop<B>, read: Option<io::Result<&[u8]>>| {
         if read.is_some() {
-            return; // Never so; the compiler then knows that there is nothing to drop.
+            return; // Unreachable, but it spares the code that would drop an error.
         }
         let key = stream.stream_key();
         for _ in 0..READS_PER_EVENT {
@@ -206,9 +206,9 @@ impl<B: Backend> StreamSlot<B> {
     /// # Errors
     ///
     /// `EALREADY` if the stream is being read, `NotConnected` if it is not connected.
-    fn check_readable(&self, transfers: &Arena<IoRequest<B>>) -> io::Result<()> {
+    fn check_readable(&self, requests: &Arena<IoRequest<B>>) -> io::Result<()> {
         // A cancelled read waits for its operation to end.
-        let first = self.reads.first().and_then(|read| transfers.get(read));
+        let first = self.reads.first().and_then(|read| requests.get(read));
         let pending = first.is_some_and(|read| !read.cancelled || read.next().is_some());
         if self.flags.contains(Flags::READING) || pending {
             return Err(error::already());
@@ -274,11 +274,11 @@ impl<B: Backend> Streams<B> {
     fn take_read(&mut self, key: Token) -> Option<IoRequest<B>> {
         let slot = self.slots.get_mut(key)?;
         let read = slot.reads.first()?;
-        if self.transfers.get(read)?.is_lent() {
+        if self.requests.get(read)?.is_lent() {
             return None;
         }
-        slot.reads.unlink(&mut self.transfers, read);
-        request_queue::remove(&mut self.transfers, read)
+        slot.reads.unlink(&mut self.requests, read);
+        request_queue::remove(&mut self.requests, read)
     }
 }
 
@@ -288,8 +288,8 @@ fn start_reading<B: Backend>(
     flags: Flags,
     reader: Reader<B>,
 ) -> io::Result<()> {
-    let (slot, transfers) = lp.streams.open_with_requests(key)?;
-    slot.check_readable(transfers)?;
+    let (slot, requests) = lp.streams.open_with_requests(key)?;
+    slot.check_readable(requests)?;
     slot.flags |= flags;
     slot.reader = Some(reader);
     slot.update_active(&mut lp.active_handles);
@@ -313,31 +313,31 @@ pub(in crate::streams) fn stop_reading<B: Backend>(lp: &mut Loop<B>, key: Token)
 fn queue_read<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
-    request: BufferedRequest<B>,
+    buffered: BufferedRequest<B>,
 ) -> io::Result<Token> {
-    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    let (slot, requests) = lp.streams.open_with_requests(key)?;
     if slot.flags.contains(Flags::READING) {
         return Err(error::already());
     }
     if !slot.flags.contains(Flags::READABLE) {
         return Err(error::not_connected());
     }
-    let read = transfers.insert(IoRequest::new(request, key, State::Reading, 0));
-    slot.reads.push(transfers, read);
+    let read = requests.insert(IoRequest::new(buffered, key, State::Reading, 0));
+    slot.reads.push(requests, read);
     lp.active_requests += 1;
     if !slot.recv_queue.is_empty() {
         streams::schedule_pending(lp, key);
     }
     let armed = arm::update(lp, key);
-    let lease = lp.streams.transfers.get(read).is_some_and(IoRequest::is_lent);
+    let lent = lp.streams.requests.get(read).is_some_and(IoRequest::is_lent);
     if let Err(error) = armed
-        && !lease
+        && !lent
     {
         if let Some(slot) = lp.streams.slots.get_mut(key) {
-            slot.reads.unlink(&mut lp.streams.transfers, read);
+            slot.reads.unlink(&mut lp.streams.requests, read);
         }
         lp.active_requests -= 1;
-        drop(request_queue::remove(&mut lp.streams.transfers, read));
+        drop(request_queue::remove(&mut lp.streams.requests, read));
         return Err(error);
     }
     Ok(read)
@@ -354,8 +354,8 @@ pub(in crate::streams) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if !allocates && !lp.streams.has_received(key) {
         for _ in 0..READS_PER_EVENT {
             // The bytes that an operation is receiving precede those that a read would return.
-            let lease = lend_read::<B, false>(lp, key);
-            if !matches!(lease, Lent::Full) {
+            let lent = lend_read::<B, false>(lp, key);
+            if !matches!(lent, Lent::Full) {
                 break;
             }
         }
@@ -388,7 +388,7 @@ pub(in crate::streams) fn lend_piece<B: Backend>(
 
 /// How the fast path of a read event has ended.
 pub(in crate::streams) enum FastPath {
-    /// The stream waits for anything else than bytes.
+    /// The stream waits for something else than bytes.
     NotTaken,
     /// Bytes were lent.
     Lent,
@@ -541,18 +541,18 @@ fn receive_kept<B: Backend>(
 fn serve_reads<B: Backend>(lp: &mut Loop<B>, key: Token) {
     for _ in 0..READS_PER_EVENT {
         if lp.streams.has_received(key) {
-            let Some(mut transfer) = lp.streams.take_read(key) else { return };
-            let arrived = lp.streams.copy_received(key, transfer.memory());
-            complete_read(lp, key, transfer, arrived.unwrap_or(Ok(0)));
+            let Some(mut request) = lp.streams.take_read(key) else { return };
+            let arrived = lp.streams.copy_received(key, request.memory());
+            complete_read(lp, key, request, arrived.unwrap_or(Ok(0)));
             continue;
         }
         let Some(slot) = lp.streams.slots.get_mut(key) else { return };
         let Some(read) = slot.reads.first() else { return };
-        let Some(transfer) = lp.streams.transfers.get_mut(read) else { return };
+        let Some(request) = lp.streams.requests.get_mut(read) else { return };
         let Some(socket) = slot.socket.as_ref().filter(|_| slot.input.is_none()) else {
             return;
         };
-        let memory = transfer.memory();
+        let memory = request.memory();
         let result = receive(socket, slot.passing.as_deref_mut(), memory);
         let short = matches!(result, Ok(count) if count > 0 && count < memory.len());
         let drained = short || slot.flags.contains(Flags::BLOCKING);
@@ -561,8 +561,8 @@ fn serve_reads<B: Backend>(lp: &mut Loop<B>, key: Token) {
         {
             return;
         }
-        let Some(transfer) = lp.streams.take_read(key) else { return };
-        complete_read(lp, key, transfer, result);
+        let Some(request) = lp.streams.take_read(key) else { return };
+        complete_read(lp, key, request, result);
         if drained {
             return;
         }
@@ -575,7 +575,7 @@ fn serve_reads<B: Backend>(lp: &mut Loop<B>, key: Token) {
 pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let Some(slot) = lp.streams.slots.get(key) else { return false };
     let closing = slot.base.is_closing();
-    let mut first = slot.reads.first().and_then(|read| lp.streams.transfers.get_mut(read));
+    let mut first = slot.reads.first().and_then(|read| lp.streams.requests.get_mut(read));
     if let Some(read) = &mut first {
         read.take_back();
     }
@@ -592,9 +592,9 @@ pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: D
         lp.streams.queue_received(&mut lp.backend, key, chunk);
         streams::schedule_pending(lp, key);
     }
-    if let Some(transfer) = lp.streams.take_read(key) {
+    if let Some(request) = lp.streams.take_read(key) {
         let result = if cancelled { Err(error::cancelled()) } else { result };
-        complete_read(lp, key, transfer, result);
+        complete_read(lp, key, request, result);
     }
     true
 }
@@ -605,8 +605,8 @@ pub(in crate::streams) fn try_read<B: Backend>(
     key: Token,
     memory: &mut [u8],
 ) -> io::Result<usize> {
-    let (slot, transfers) = lp.streams.open_with_requests(key)?;
-    slot.check_readable(transfers)?;
+    let (slot, requests) = lp.streams.open_with_requests(key)?;
+    slot.check_readable(requests)?;
     if memory.is_empty() {
         return Err(empty_buffer());
     }
@@ -638,7 +638,7 @@ pub(in crate::streams) fn try_read<B: Backend>(
 fn complete_read<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
-    transfer: IoRequest<B>,
+    request: IoRequest<B>,
     result: io::Result<usize>,
 ) {
     let lost = result.as_ref().is_err_and(|error| error.raw_os_error() != Some(sys::CANCELLED));
@@ -647,8 +647,8 @@ fn complete_read<B: Backend>(
     }
     lp.active_requests -= 1;
     // If the callback panics, the requests behind it are served in the next pending phase.
-    let request = transfer.into_stored();
-    lp.guarded(key, streams::schedule_pending, |lp| request.complete(lp, key, result));
+    let buffered = request.into_buffered();
+    lp.guarded(key, streams::schedule_pending, |lp| buffered.complete(lp, key, result));
 }
 
 /// A new read buffer, for the first read and after a panic, which loses the buffer.

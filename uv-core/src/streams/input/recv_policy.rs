@@ -15,7 +15,7 @@ const STEADY: u8 = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::streams) struct RecvPolicy {
     large: bool,
-    /// Consecutive reads of the other size.
+    /// Consecutive reads that favour the other mode.
     otherwise: u8,
 }
 

@@ -1,8 +1,8 @@
 //! The receive queue: chunks that multishot receives have delivered and no callback has read.
 //!
 //! A buffer that a multishot receive has filled is lent to the callback immediately, and released
-//! after it. The receive goes on until it is cancelled: bytes that come while no callback reads are
-//! copied into the queue, which is mostly empty, for the next reader.
+//! after it. The receive goes on until it is cancelled: bytes that arrive while no callback reads are
+//! copied into the queue, which is usually empty, for the next reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ pub(in crate::streams) enum RecvChunk {
     Failed(io::Error),
 }
 
-/// The chunks that were not read: mostly none, so that a stream has a pointer only.
+/// The chunks that were not read. Usually there are none, so an empty queue is a null pointer.
 #[derive(Debug, Default)]
 #[allow(clippy::box_collection, reason = "a queue is four words in each stream")]
 pub(in crate::streams) struct RecvQueue(Option<Box<VecDeque<RecvChunk>>>);
@@ -60,7 +60,7 @@ impl RecvQueue {
 }
 
 impl<B: Backend> StreamSlot<B> {
-    /// The reader, if it gets what has just been received: it is lent bytes, and none are queued.
+    /// Takes the reader, if it may get the bytes just received: it is lent bytes, and none are queued.
     #[inline]
     fn take_next_reader(&mut self) -> Option<Reader<B>> {
         let lends = self.flags & (Flags::READING | Flags::ALLOC) == Flags::READING;
@@ -74,7 +74,7 @@ impl<B: Backend> Streams<B> {
         self.slots.get(key).is_some_and(|slot| !slot.recv_queue.is_empty())
     }
 
-    /// The next of what was received.
+    /// Takes the next chunk.
     #[inline]
     fn take_received(&mut self, key: Token) -> Option<RecvChunk> {
         self.slots.get_mut(key)?.recv_queue.pop_front()
@@ -94,13 +94,13 @@ impl<B: Backend> Streams<B> {
         slot.recv_queue.push_back(chunk);
         let is_read = slot.flags.contains(Flags::READING) || !slot.reads.is_empty();
         if !is_read {
-            // The rest waits in the kernel, so that the peer notices.
+            // The rest stays in the kernel, so that back-pressure reaches the peer.
             self.cancel_input(backend, key);
         }
         is_read
     }
 
-    /// Copies what was received into other memory. `None` if there is nothing.
+    /// Copies received bytes into other memory. `None` if there are none.
     pub(in crate::streams) fn copy_received(
         &mut self,
         key: Token,
@@ -184,8 +184,8 @@ fn receive_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, chunk: RecvChunk) -> 
     is_read
 }
 
-/// All buffers are lent: the bytes are read by a call, which needs none of
-/// it, and gives the size for the receive policy. Large reads on all streams mostly begin so.
+/// All buffers are lent: the bytes are read by a call, which needs no such buffer, and records
+/// their size for the receive policy. Large reads on all streams usually begin like this.
 fn receive_by_call<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get(key) else { return };
     let lends = slot.flags & (Flags::READING | Flags::ALLOC) == Flags::READING;
@@ -210,8 +210,7 @@ pub(in crate::streams) fn deliver_received<B: Backend>(lp: &mut Loop<B>, key: To
     }
 }
 
-/// Lends what was received to the callback, if there is something. The callback has
-/// neither stopped reading nor started anew.
+/// Lends the queued chunks to the callback, until it stops or restarts reading.
 pub(in crate::streams) fn deliver_chunks<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,

@@ -1,8 +1,8 @@
 //! Writes that the kernel has taken whole in the call: they only have to call back.
 //!
-//! Most writes are such. They are in no queue of their stream, and no arena holds them: a queue of
-//! the loop has them in the order of the calls, and the pending phase empties it. A stream counts
-//! its own, because writes that are queued behind them call back after them.
+//! Most writes are of this kind. They need no queue of their stream and no slot in an arena: the
+//! loop has one queue for all, in the order of the calls, and the pending phase empties it. A stream
+//! counts its own, because writes that are queued behind them call back after them.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ impl<B: Backend> CompletedWrites<B> {
         CompletedWrites { queue: VecDeque::new(), next_key, scheduled: false }
     }
 
-    /// A callback may have exchanged loops, and left the others undone.
+    /// After an exchange of loops: the callbacks have to be scheduled again.
     pub(in crate::streams) fn reschedule(&mut self) {
         self.scheduled = false;
     }

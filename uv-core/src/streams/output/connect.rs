@@ -179,7 +179,7 @@ pub(in crate::streams) fn complete<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if failed {
         input::read::stop_reading(lp, key);
         // The writes that were queued meanwhile call back after it.
-        write::cancel_transfers(lp, key);
+        write::cancel_requests(lp, key);
     }
     let Some(callback) = callback else { return };
     lp.active_requests -= 1;

@@ -24,7 +24,7 @@ impl<B: Backend> Streams<B> {
         }
     }
 
-    /// True if something was written since the last wait.
+    /// True if writes were queued since the last wait.
     #[inline]
     pub(crate) fn has_unflushed(&self) -> bool {
         !self.flush_queue.is_empty()
@@ -33,7 +33,7 @@ impl<B: Backend> Streams<B> {
     #[inline]
     pub(in crate::streams) fn first_write(&self, key: Token) -> Option<(Token, usize)> {
         let write = self.slots.get(key)?.writes.first()?;
-        Some((write, self.transfers.get(write)?.left))
+        Some((write, self.requests.get(write)?.left))
     }
 }
 
@@ -43,7 +43,7 @@ pub(in crate::streams) fn sends_later<B: Backend>(lp: &Loop<B>, slot: &StreamSlo
     lp.operations.performs(OpSet::SEND) && lp.is_running() && slot.operates()
 }
 
-/// Starts sending the writes since the last wait.
+/// Submits the writes that were queued since the last wait.
 #[inline]
 pub(crate) fn submit_queued<B: Backend>(lp: &mut Loop<B>) {
     let alone = lp.streams.flush_queue.len() == 1;
@@ -67,7 +67,7 @@ pub(crate) fn send_by_calls<B: Backend>(lp: &mut Loop<B>) {
         write::push_writes(lp, key);
         let slot = lp.streams.slots.get(key);
         if slot.is_some_and(|slot| slot.flags.contains(Flags::SHUTTING)) {
-            streams::schedule_pending(lp, key); // It may have waited for this.
+            streams::schedule_pending(lp, key); // The shutdown may have waited for these writes.
         }
     }
 }
@@ -82,21 +82,21 @@ pub(in crate::streams) fn take_back_writes<B: Backend>(
 ) {
     let mut next = lp.streams.slots.get(key).and_then(|slot| slot.writes.first());
     while let Some(write) = next
-        && let Some(transfer) = lp.streams.transfers.get_mut(write)
-        && transfer.take_back()
+        && let Some(request) = lp.streams.requests.get_mut(write)
+        && request.take_back()
     {
-        next = transfer.next();
-        let moved = sent.min(transfer.left);
+        next = request.next();
+        let moved = sent.min(request.left);
         sent -= moved;
-        advance(transfer, moved);
-        let (whole, cancelled) = (transfer.left == 0, transfer.cancelled);
+        advance(request, moved);
+        let (whole, cancelled) = (request.left == 0, request.cancelled);
         if let Some(slot) = lp.streams.slots.get_mut(key) {
             slot.write_queue_size -= moved;
         }
         if whole {
-            write::finish_transfer(lp, key, write, None);
+            write::finish_request(lp, key, write, None);
         } else if cancelled {
-            write::finish_transfer(lp, key, write, Some(error::cancelled()));
+            write::finish_request(lp, key, write, Some(error::cancelled()));
         }
     }
 }

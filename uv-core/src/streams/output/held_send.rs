@@ -54,12 +54,12 @@ pub(in crate::streams) fn detach<B: Backend>(lp: &mut Loop<B>, key: Token) {
     slot.output = None;
     let mut writes = List::default();
     while let Some(write) = slot.writes.first()
-        && let Some(request) = lp.streams.transfers.get(write)
+        && let Some(request) = lp.streams.requests.get(write)
         && request.is_lent()
     {
         slot.write_queue_size -= request.left;
-        slot.writes.unlink(&mut lp.streams.transfers, write);
-        writes.push(&mut lp.streams.transfers, write);
+        slot.writes.unlink(&mut lp.streams.requests, write);
+        writes.push(&mut lp.streams.requests, write);
     }
     let batch = slot.batch.take();
     if let Some(batch) = &batch {
@@ -101,7 +101,7 @@ pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, held: Token, result: Result<usi
     }
     let mut sent = result.unwrap_or(0);
     while let Some(write) = writes.first() {
-        let requests = &mut lp.streams.transfers;
+        let requests = &mut lp.streams.requests;
         writes.unlink(requests, write);
         let Some(request) = requests.get_mut(write) else { continue };
         request.take_back();
@@ -113,12 +113,12 @@ pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, held: Token, result: Result<usi
         let whole = request.left == 0;
         lp.streams.reported_write = Some((write, request.moved));
         let result = if whole { Ok(request.moved) } else { Err(error::cancelled()) };
-        let request = request.into_stored();
+        let buffered = request.into_buffered();
         // The next callbacks run even if this one panics.
         let released = Some(sent);
         let rest = HeldSend { stream, _socket: None, writes, batch: None, released };
         let rest = lp.streams.held_sends.insert(rest);
-        lp.guarded((), |lp, ()| check_all(lp), |lp| request.complete(lp, stream, result));
+        lp.guarded((), |lp, ()| check_all(lp), |lp| buffered.complete(lp, stream, result));
         lp.streams.reported_write = None;
         match lp.streams.held_sends.remove(rest) {
             Some(rest) => writes = rest.writes,

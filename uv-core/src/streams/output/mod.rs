@@ -45,7 +45,7 @@ impl<B: Backend> StreamSlot<B> {
         }
     }
 
-    /// The same while it connects.
+    /// As [`wanted_output`](StreamSlot::wanted_output), while the stream connects.
     pub(super) fn wanted_to_connect(&self) -> Output {
         match self.output {
             Some(_) => Output::Operation,
@@ -65,14 +65,14 @@ impl<B: Backend> Streams<B> {
     }
 }
 
-/// Sends the first writes that are queued, as many as one operation takes.
+/// Submits the batch, or the first queued writes, as many as one operation takes.
 #[inline]
 pub(super) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) {
     if write_batch::start(lp, key) {
         return;
     }
     while let Some((write, 0)) = lp.streams.first_write(key) {
-        write::finish_transfer(lp, key, write, None); // There is nothing to send.
+        write::finish_request(lp, key, write, None); // There is nothing to send.
     }
     let Some(slot) = lp.streams.slots.get(key) else { return };
     let ready = slot.socket.is_some() && !slot.flags.contains(Flags::SENDS_FILES);
@@ -92,7 +92,7 @@ pub(super) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) {
     }
 }
 
-/// The side cannot wait: the connect or the writes fail.
+/// The side could not be armed: the connect or the writes fail.
 pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: &io::Error) {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
     if slot.flags.contains(Flags::CONNECTING) {
@@ -101,7 +101,7 @@ pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: &io::Error) 
         }
         return streams::schedule_pending(lp, key);
     }
-    let first = slot.writes.first().and_then(|write| lp.streams.transfers.get(write));
+    let first = slot.writes.first().and_then(|write| lp.streams.requests.get(write));
     if slot.batch.is_some() || first.is_some_and(|write| write.moved > 0) {
         // Later writes would follow a part of these.
         slot.flags -= Flags::WRITABLE;
@@ -110,8 +110,8 @@ pub(super) fn fail<B: Backend>(lp: &mut Loop<B>, key: Token, error: &io::Error) 
     write::fail_writes(lp, key, || error::same(error));
 }
 
-/// The operation that sends is over. True if a callback may have run, or if a part of a write has
-/// left, which a program can see: with readiness it is an event.
+/// A completion of the operation that sends or connects. True if a callback may have run, or if a
+/// part of a write was sent: with readiness that is an event as well.
 #[inline]
 pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return false };

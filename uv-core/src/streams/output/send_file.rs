@@ -199,9 +199,9 @@ impl<B: Backend> Streams<B> {
             file.offset += sent as u64;
             file.loaded.start = file.loaded.end.min(file.loaded.start + sent);
         }
-        if let Some(transfer) = self.transfers.get_mut(write) {
-            transfer.moved += sent;
-            transfer.left -= sent;
+        if let Some(request) = self.requests.get_mut(write) {
+            request.moved += sent;
+            request.left -= sent;
         }
     }
 }
@@ -209,17 +209,17 @@ impl<B: Backend> Streams<B> {
 fn queue_file<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
-    request: BufferedRequest<B>,
+    buffered: BufferedRequest<B>,
     file: &File,
     range: Range<u64>,
 ) -> io::Result<Token> {
     let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
     let len = len.ok_or_else(invalid_range)?;
-    let (slot, transfers) = lp.streams.open_with_requests(key)?;
+    let (slot, requests) = lp.streams.open_with_requests(key)?;
     let size = slot.write_queue_size.checked_add(len).ok_or_else(invalid_range)?;
     slot.write_queue_size = size;
-    let write = transfers.insert(IoRequest::new(request, key, State::Writing, len));
-    slot.writes.push(transfers, write);
+    let write = requests.insert(IoRequest::new(buffered, key, State::Writing, len));
+    slot.writes.push(requests, write);
     slot.flags |= Flags::SENDS_FILES;
     // Another process may make a shared socket block.
     let shared = slot.flags.intersects(Flags::GIVEN | Flags::SHARED);
@@ -254,7 +254,7 @@ pub(super) fn push_file<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) 
 
 /// Sends a chunk of a file. `None` if the stream may take more.
 fn push_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) -> Option<Progress> {
-    let left = lp.streams.transfers.get(write).map_or(0, |transfer| transfer.left);
+    let left = lp.streams.requests.get(write).map_or(0, |request| request.left);
     if left == 0 {
         return Some(Progress::Complete);
     }

@@ -65,7 +65,7 @@ impl WriteRequest {
     /// `NotFound` if the callback has run, or is pending because all bytes are written.
     #[doc(alias = "uv_cancel")]
     pub fn cancel<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<usize> {
-        cancel_transfer(lp, self.0, State::Writing)
+        cancel_request(lp, self.0, State::Writing)
     }
 
     /// The number of bytes written so far. In the callback of the write, which is the last moment
@@ -99,7 +99,7 @@ impl WriteRequest {
     /// `NotFound` after the callback.
     #[doc(alias = "uv_write_nwritten")]
     pub fn bytes_written<B: Backend>(self, lp: &Loop<B>) -> io::Result<usize> {
-        let pending = lp.streams.transfers.get(self.0).filter(|it| it.state != State::Reading);
+        let pending = lp.streams.requests.get(self.0).filter(|it| it.state != State::Reading);
         let reported = lp.streams.reported_write.filter(|(write, _)| *write == self.0);
         let written = pending.map(|it| it.moved).or(reported.map(|(_, written)| written));
         let written = written.or_else(|| lp.streams.completed_writes.written(self.0));
@@ -119,12 +119,12 @@ pub(in crate::streams) fn write<S: Stream, B: Backend, T: IoBuf>(
     };
     let key = stream.stream_key();
     let tried = write_whole(lp, key, &buf);
-    let request = BufferedRequest::writing(buf, complete);
+    let buffered = BufferedRequest::writing(buf, complete);
     let write = match tried {
         Some(Ok(Sent::Whole(written))) => {
-            completed_writes::complete_later(lp, key, request, written)
+            completed_writes::complete_later(lp, key, buffered, written)
         }
-        tried => queue_write(lp, key, request, &[], tried)?,
+        tried => queue_write(lp, key, buffered, &[], tried)?,
     };
     Ok(WriteRequest(write))
 }
@@ -149,8 +149,9 @@ pub(crate) fn write_with_handles<S: Stream, B: Backend, T: IoBuf>(
 
 /// The result of a call that sends a buffer.
 enum Sent {
-    /// All of it, which is so many bytes.
+    /// All of it: the number of bytes.
     Whole(usize),
+    /// A part of it: the number of bytes sent.
     Part(usize),
 }
 
@@ -222,16 +223,16 @@ fn write_whole<B: Backend>(lp: &Loop<B>, key: Token, buf: &impl IoBuf) -> Option
 fn queue_write<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
-    request: BufferedRequest<B>,
+    buffered: BufferedRequest<B>,
     handles: &[AnyHandle],
     tried: Option<io::Result<Sent>>,
 ) -> io::Result<Token> {
-    let pieces = request.pieces();
+    let pieces = buffered.pieces();
     lp.streams.check_write(key, pieces)?;
     let later = lp.streams.slots.get(key).is_some_and(|slot| flush::sends_later(lp, slot));
-    let (slot, transfers) = lp.streams.open_with_requests(key)?;
-    let size = (0..pieces).map(|index| request.piece(index).len()).sum();
-    let mut transfer = IoRequest::new(request, key, State::Writing, size);
+    let (slot, requests) = lp.streams.open_with_requests(key)?;
+    let size = (0..pieces).map(|index| buffered.piece(index).len()).sum();
+    let mut request = IoRequest::new(buffered, key, State::Writing, size);
 
     let queued = !slot.writes.is_empty() || slot.write_queue_size > 0;
     let idle = !queued && !later && !slot.flags.contains(Flags::CONNECTING);
@@ -242,19 +243,19 @@ fn queue_write<B: Backend>(
         }
         (Some(tried), socket) => {
             if let Ok(Sent::Whole(sent) | Sent::Part(sent)) = tried {
-                advance(&mut transfer, sent);
+                advance(&mut request, sent);
             }
             match socket {
-                Some(socket) if blocking => push(socket, &mut transfer, true),
+                Some(socket) if blocking => push(socket, &mut request, true),
                 _ => Progress::Blocked,
             }
         }
-        (None, Some(socket)) if idle && handles.is_empty() => push(socket, &mut transfer, blocking),
+        (None, Some(socket)) if idle && handles.is_empty() => push(socket, &mut request, blocking),
         _ => Progress::Blocked,
     };
-    slot.write_queue_size += transfer.left;
-    let write = transfers.insert(transfer);
-    slot.writes.push(transfers, write);
+    slot.write_queue_size += request.left;
+    let write = requests.insert(request);
+    slot.writes.push(requests, write);
     lp.active_requests += 1;
     if let Some(passing) = &mut slot.passing
         && !handles.is_empty()
@@ -265,13 +266,13 @@ fn queue_write<B: Backend>(
         }
     }
     match progress {
-        Progress::Complete => finish_transfer(lp, key, write, None),
+        Progress::Complete => finish_request(lp, key, write, None),
         Progress::Failed(error) | Progress::Refused(error) => {
-            finish_transfer(lp, key, write, Some(error));
+            finish_request(lp, key, write, Some(error));
         }
         Progress::Blocked => {
             if let Err(error) = arm::update(lp, key) {
-                finish_transfer(lp, key, write, Some(error));
+                finish_request(lp, key, write, Some(error));
             }
         }
     }
@@ -281,56 +282,56 @@ fn queue_write<B: Backend>(
 /// Moves a request from its list to the list of requests that call back. If an operation has
 /// its buffer, the request is marked and moved when the operation has completed.
 #[inline]
-pub(in crate::streams) fn finish_transfer<B: Backend>(
+pub(in crate::streams) fn finish_request<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
-    transfer: Token,
+    request: Token,
     error: Option<io::Error>,
 ) {
-    let transfers = &mut lp.streams.transfers;
+    let requests = &mut lp.streams.requests;
     let Some(slot) = lp.streams.slots.get_mut(key) else { return };
-    let Some(found) = transfers.get_mut(transfer) else { return };
+    let Some(found) = requests.get_mut(request) else { return };
     if found.is_lent() {
         found.cancelled = true;
         return;
     }
     match found.state {
-        State::Writing => slot.writes.unlink(transfers, transfer),
-        State::Reading => slot.reads.unlink(transfers, transfer),
+        State::Writing => slot.writes.unlink(requests, request),
+        State::Reading => slot.reads.unlink(requests, request),
         State::Done => return,
     }
-    slot.done.push(transfers, transfer);
-    if let Some(transfer) = transfers.get_mut(transfer) {
-        transfer.state = State::Done;
-        transfer.error = error;
+    slot.done.push(requests, request);
+    if let Some(request) = requests.get_mut(request) {
+        request.state = State::Done;
+        request.error = error;
     }
-    if slot.forget_file(transfer) {
+    if slot.forget_file(request) {
         lp.streams.release_rare_state(key);
     }
     streams::schedule_pending(lp, key);
 }
 
 /// Cancels a request. Returns the number of bytes that it has transferred.
-pub(in crate::streams) fn cancel_transfer<B: Backend>(
+pub(in crate::streams) fn cancel_request<B: Backend>(
     lp: &mut Loop<B>,
-    transfer: Token,
+    request: Token,
     state: State,
 ) -> io::Result<usize> {
-    let found = lp.streams.transfers.get(transfer).filter(|it| it.state == state);
+    let found = lp.streams.requests.get(request).filter(|it| it.state == state);
     let found = found.ok_or_else(error::stale_request)?;
-    let (key, moved, lease) = (found.stream, found.moved, found.is_lent());
-    if lease {
-        cancel_lent(lp, key, transfer)?;
+    let (key, moved, lent) = (found.stream, found.moved, found.is_lent());
+    if lent {
+        cancel_lent(lp, key, request)?;
         return Ok(moved);
     }
-    finish_transfer(lp, key, transfer, Some(error::cancelled()));
+    finish_request(lp, key, request, Some(error::cancelled()));
     arm::update_or_fail(lp, key);
     Ok(moved)
 }
 
 /// Cancels a request whose buffer an operation has, by cancelling the operation.
-fn cancel_lent<B: Backend>(lp: &mut Loop<B>, key: Token, transfer: Token) -> io::Result<()> {
-    let Some(request) = lp.streams.transfers.get_mut(transfer) else { return Ok(()) };
+fn cancel_lent<B: Backend>(lp: &mut Loop<B>, key: Token, request: Token) -> io::Result<()> {
+    let Some(request) = lp.streams.requests.get_mut(request) else { return Ok(()) };
     if std::mem::replace(&mut request.cancelled, true) {
         return Err(error::stale_request());
     }
@@ -342,7 +343,7 @@ fn cancel_lent<B: Backend>(lp: &mut Loop<B>, key: Token, transfer: Token) -> io:
 }
 
 /// Cancels all queued requests of a stream that is closing, writes before reads.
-pub(in crate::streams) fn cancel_transfers<B: Backend>(lp: &mut Loop<B>, key: Token) {
+pub(in crate::streams) fn cancel_requests<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let Some(slot) = lp.streams.slots.get(key) else { return };
     let (writes, reads) = (slot.writes.first(), slot.reads.first());
     finish_all(lp, key, writes, error::cancelled);
@@ -357,11 +358,11 @@ fn finish_all<B: Backend>(
     error: impl Fn() -> io::Error,
 ) {
     let mut next = first;
-    while let Some(transfer) = next
-        && let Some(found) = lp.streams.transfers.get(transfer)
+    while let Some(request) = next
+        && let Some(found) = lp.streams.requests.get(request)
     {
         next = found.next();
-        finish_transfer(lp, key, transfer, Some(error()));
+        finish_request(lp, key, request, Some(error()));
     }
 }
 
@@ -398,9 +399,9 @@ pub(in crate::streams) fn push_writes<B: Backend>(lp: &mut Loop<B>, key: Token) 
         let Some(write) = slot.writes.first() else { break };
         let progress = push_first(lp, key, write);
         match progress {
-            Progress::Complete => finish_transfer(lp, key, write, None),
+            Progress::Complete => finish_request(lp, key, write, None),
             Progress::Blocked => break,
-            Progress::Refused(error) => finish_transfer(lp, key, write, Some(error)),
+            Progress::Refused(error) => finish_request(lp, key, write, Some(error)),
             Progress::Failed(error) => {
                 writing_failed(lp, key, write, error);
                 break;
@@ -417,7 +418,7 @@ pub(in crate::streams) fn writing_failed<B: Backend>(
     error: io::Error,
 ) {
     let behind = error::same(&error);
-    finish_transfer(lp, key, write, Some(error));
+    finish_request(lp, key, write, Some(error));
     fail_writes(lp, key, || error::same(&behind));
 }
 
@@ -427,21 +428,21 @@ fn push_first<B: Backend>(lp: &mut Loop<B>, key: Token, write: Token) -> Progres
     if slot.is_file(write) {
         return send_file::push_file(lp, key, write);
     }
-    let Some(transfer) = lp.streams.transfers.get_mut(write) else {
+    let Some(request) = lp.streams.requests.get_mut(write) else {
         return Progress::Blocked;
     };
     let Some(socket) = &slot.socket else { return Progress::Blocked };
-    let before = transfer.left;
+    let before = request.left;
     if slot.passing.is_none() {
-        let progress = push(socket, transfer, slot.flags.contains(Flags::BLOCKING));
-        slot.write_queue_size -= before - transfer.left;
+        let progress = push(socket, request, slot.flags.contains(Flags::BLOCKING));
+        slot.write_queue_size -= before - request.left;
         return progress;
     }
     let progress = handle_passing::push_with_handles(lp, key, write);
     if let Some(slot) = lp.streams.slots.get_mut(key)
-        && let Some(transfer) = lp.streams.transfers.get(write)
+        && let Some(request) = lp.streams.requests.get(write)
     {
-        slot.write_queue_size -= before - transfer.left;
+        slot.write_queue_size -= before - request.left;
     }
     progress
 }
@@ -459,16 +460,16 @@ pub(in crate::streams) fn complete_requests<B: Backend>(lp: &mut Loop<B>, key: T
     loop {
         let Some(slot) = lp.streams.slots.get_mut(key) else { return exchange::note() };
         let Some(first) = slot.done.first() else { return };
-        slot.done.unlink(&mut lp.streams.transfers, first);
-        let transfer = request_queue::remove(&mut lp.streams.transfers, first);
-        let Some(mut transfer) = transfer else { return };
-        slot.write_queue_size -= transfer.left;
+        slot.done.unlink(&mut lp.streams.requests, first);
+        let request = request_queue::remove(&mut lp.streams.requests, first);
+        let Some(mut request) = request else { return };
+        slot.write_queue_size -= request.left;
         lp.active_requests -= 1;
-        let result = transfer.error.take().map_or(Ok(transfer.moved), Err);
-        lp.streams.reported_write = Some((first, transfer.moved));
-        let request = transfer.into_stored();
+        let result = request.error.take().map_or(Ok(request.moved), Err);
+        lp.streams.reported_write = Some((first, request.moved));
+        let buffered = request.into_buffered();
         // If the callback panics, the rest calls back in the next pending phase.
-        lp.guarded(key, streams::schedule_pending, |lp| request.complete(lp, key, result));
+        lp.guarded(key, streams::schedule_pending, |lp| buffered.complete(lp, key, result));
         lp.streams.reported_write = None;
         if first == last {
             return;
@@ -489,14 +490,14 @@ pub(in crate::streams) fn try_write<B: Backend>(
 /// Writes as many bytes as the kernel takes.
 pub(in crate::streams) fn push<B: Backend>(
     socket: &Transport,
-    transfer: &mut IoRequest<B>,
+    request: &mut IoRequest<B>,
     blocking: bool,
 ) -> Progress {
-    while transfer.left > 0 {
-        let (result, offered) = with_slices(transfer, |bufs| send(socket, bufs));
+    while request.left > 0 {
+        let (result, offered) = with_slices(request, |bufs| send(socket, bufs));
         match result {
             Ok(sent) => {
-                advance(transfer, sent);
+                advance(request, sent);
                 if sent < offered && !blocking {
                     return Progress::Blocked;
                 }
@@ -510,18 +511,18 @@ pub(in crate::streams) fn push<B: Backend>(
 
 /// Calls `send` with the next pieces; returns its result, and the number of bytes offered.
 pub(in crate::streams) fn with_slices<B: Backend>(
-    transfer: &IoRequest<B>,
+    request: &IoRequest<B>,
     send: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
 ) -> (io::Result<usize>, usize) {
-    let pieces = transfer.request().pieces();
-    if pieces - transfer.piece == 1 {
-        let bytes = &transfer.request().piece(transfer.piece)[transfer.offset..];
+    let pieces = request.buffered().pieces();
+    if pieces - request.piece == 1 {
+        let bytes = &request.buffered().piece(request.piece)[request.offset..];
         return (send(&[IoSlice::new(bytes)]), bytes.len());
     }
     let mut slices = [IoSlice::new(&[]); PIECES_PER_CALL];
-    let (mut count, mut offered, mut skip) = (0, 0, transfer.offset);
-    for (slice, index) in slices.iter_mut().zip(transfer.piece..pieces) {
-        *slice = IoSlice::new(&transfer.request().piece(index)[skip..]);
+    let (mut count, mut offered, mut skip) = (0, 0, request.offset);
+    for (slice, index) in slices.iter_mut().zip(request.piece..pieces) {
+        *slice = IoSlice::new(&request.buffered().piece(index)[skip..]);
         skip = 0;
         offered += slice.len();
         count += 1;
@@ -530,20 +531,20 @@ pub(in crate::streams) fn with_slices<B: Backend>(
 }
 
 /// Counts `sent` bytes as written, and moves to the next byte.
-pub(in crate::streams) fn advance<B: Backend>(transfer: &mut IoRequest<B>, sent: usize) {
-    transfer.moved += sent;
-    transfer.left -= sent;
-    if transfer.left == 0 {
+pub(in crate::streams) fn advance<B: Backend>(request: &mut IoRequest<B>, sent: usize) {
+    request.moved += sent;
+    request.left -= sent;
+    if request.left == 0 {
         return;
     }
-    transfer.offset += sent;
+    request.offset += sent;
     loop {
-        let len = transfer.request().piece(transfer.piece).len();
-        if transfer.offset < len {
+        let len = request.buffered().piece(request.piece).len();
+        if request.offset < len {
             return;
         }
-        transfer.offset -= len;
-        transfer.piece += 1;
+        request.offset -= len;
+        request.piece += 1;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Write batches: small writes are copied, and sent together with those of other streams.
 //!
-//! The copy is in memory that goes from one stream to the next: a stream holds none while
-//! nothing of it is on its way. It goes before all that is queued, by an operation of its own.
+//! Streams share the memory of batches: a stream without unsent bytes holds none. A batch is sent
+//! before all queued writes, by an operation of its own.
 
 use std::io::{self, IoSlice};
 
@@ -13,7 +13,7 @@ use crate::streams::output::{flush, shutdown, write};
 use crate::streams::{self, Flags, Streams, arm, open, submit};
 use crate::{Loop, error, sys};
 
-/// The maximum of memory that is kept for later batches.
+/// The maximal size of the memory that is kept for later batches.
 const KEPT: usize = 1024 * 1024;
 
 /// Bytes of a stream that are sent before the next wait.
@@ -21,36 +21,35 @@ const KEPT: usize = 1024 * 1024;
 pub(in crate::streams) struct WriteBatch {
     bytes: Vec<u8>,
     sent: usize,
-    /// An operation sends it: the bytes stay where they are until its last completion.
-    lease: bool,
+    /// An operation has the bytes: they stay in place until its last completion.
+    lent: bool,
 }
 
 impl WriteBatch {
-    /// An operation gets what is left to send, and the batch stays as it is until
+    /// Lends the unsent bytes to an operation. The batch does not change until
     /// [`take_back`](WriteBatch::take_back).
     pub(in crate::streams) fn lend(&mut self) -> &[u8] {
-        self.lease = true;
+        self.lent = true;
         &self.bytes[self.sent..]
     }
 
-    /// How many bytes are left to send.
+    /// The number of unsent bytes.
     pub(in crate::streams) fn left(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    /// The operation that sent it has completed.
+    /// Ends the loan: the operation has completed.
     pub(in crate::streams) fn take_back(&mut self) {
-        self.lease = false;
+        self.lent = false;
     }
 }
 
-/// Memory for batches to come.
+/// A free list of batches.
 #[derive(Debug, Default)]
 pub(in crate::streams) struct Spare {
-    // Boxes, because a slot that has none needs a pointer only.
-    #[allow(clippy::vec_box)]
+    #[allow(clippy::vec_box, reason = "a slot without a batch has only a null pointer")]
     batches: Vec<Box<WriteBatch>>,
-    /// Their capacity together.
+    /// The sum of their capacities.
     held: usize,
 }
 
@@ -80,7 +79,7 @@ impl<B: Backend> Streams<B> {
 }
 
 impl<B: Backend> Streams<B> {
-    /// So many bytes have left. True if those were the last.
+    /// Counts `sent` bytes as sent. True if those were the last.
     #[inline]
     fn batch_moved(&mut self, key: Token, sent: usize) -> bool {
         let Some(slot) = self.slots.get_mut(key) else { return false };
@@ -91,11 +90,11 @@ impl<B: Backend> Streams<B> {
         batch.sent == batch.bytes.len()
     }
 
-    /// A batch is over, whether it has left or not. One that an operation has stays.
+    /// Removes the batch, sent or not, unless an operation has it.
     #[inline]
     pub(in crate::streams) fn end_batch(&mut self, requests: &mut usize, key: Token) {
         if let Some(slot) = self.slots.get_mut(key)
-            && let Some(batch) = slot.batch.take_if(|batch| !batch.lease)
+            && let Some(batch) = slot.batch.take_if(|batch| !batch.lent)
         {
             slot.write_queue_size -= batch.bytes.len() - batch.sent;
             *requests -= 1;
@@ -148,7 +147,7 @@ fn add_to_batch<B: Backend>(
     Ok(bytes.len())
 }
 
-/// Sends the batch of a stream, if it has one: false if it has none.
+/// Submits the batch of a stream. False if it has none.
 #[inline]
 pub(in crate::streams) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
     let Some(slot) = lp.streams.slots.get(key) else { return false };
@@ -169,7 +168,7 @@ pub(in crate::streams) fn start<B: Backend>(lp: &mut Loop<B>, key: Token) -> boo
     true
 }
 
-/// The operation that sends a batch is over. True if a callback may have run.
+/// A completion of the operation that sends a batch. True if a callback may have run.
 #[inline]
 pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool {
     let whole = lp.streams.batch_moved(key, done.result.unwrap_or(0));
@@ -188,7 +187,7 @@ pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: D
     }
     let sent = slot.batch.is_none() && slot.writes.is_empty();
     let calls = !slot.done.is_empty() || (sent && slot.flags.contains(Flags::SHUTTING));
-    // Mostly the batch was all. A part of it calls nothing back.
+    // Usually the batch was all there was to send, and it has no callback.
     if calls || !sent {
         write::complete_requests(lp, key);
         shutdown::drain(lp, key);
@@ -197,8 +196,8 @@ pub(in crate::streams) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: D
     calls
 }
 
-/// Sends a batch by a call of its own, as far as it goes: the operation would complete
-/// immediately, and the loop would have to wait once more.
+/// Sends the batch of the only stream that has one by a call: an operation would complete
+/// immediately, and its completion would end the wait that follows.
 #[inline]
 pub(in crate::streams) fn send_by_call<B: Backend>(lp: &mut Loop<B>, key: Token) {
     let has_batch =
@@ -211,13 +210,13 @@ pub(in crate::streams) fn send_by_call<B: Backend>(lp: &mut Loop<B>, key: Token)
     }
 }
 
-/// Writes what can be written of a batch now; false if some of it is left.
+/// Sends as much of a batch as the kernel takes. False if some of it is left.
 #[inline]
 pub(in crate::streams) fn push<B: Backend>(lp: &mut Loop<B>, key: Token) -> bool {
     while let Some(slot) = lp.streams.slots.get(key)
         && let (Some(batch), Some(socket)) = (&slot.batch, &slot.socket)
     {
-        if batch.lease {
+        if batch.lent {
             return false;
         }
         match send(socket, &[IoSlice::new(&batch.bytes[batch.sent..])]) {
