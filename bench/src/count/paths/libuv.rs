@@ -292,11 +292,12 @@ unsafe extern "C" fn notified(_: *mut sys::uv_async_t) {
 
 fn work(lp: &Loop, rounds: u64) -> io::Result<()> {
     let gate = Gate::new()?;
-    // The gate of a round is still occupied when that of the next is queued.
-    let (jobs, gates) = (Memory::<sys::uv_work_t>::new(MANY - 1), Memory::<Gated>::new(2));
+    // A gate for each round: in a pool of several threads, any of those that are at a gate passes.
+    let (jobs, gates) =
+        (Memory::<sys::uv_work_t>::new(MANY - 1), Memory::<Gated>::new(rounds as usize + 1));
     let queue_gate = |round: u64| {
-        let Some(request) = gates.iter().nth((round % 2) as usize) else { return Ok(()) };
-        // SAFETY: the request is kept, and not in flight.
+        let request = gates.first().wrapping_add(round as usize);
+        // SAFETY: the request is kept, and was never in flight.
         unsafe { (*request).gate = Some(gate) };
         // SAFETY: as above, and it is the first field.
         succeed(unsafe { sys::uv_queue_work(lp.raw(), request.cast(), Some(stay), Some(computed)) })
@@ -305,7 +306,8 @@ fn work(lp: &Loop, rounds: u64) -> io::Result<()> {
     gate.wait();
     for round in 1..=rounds {
         for request in jobs.iter() {
-            // SAFETY: the request is kept, and not in flight.
+            // SAFETY: the request is kept, and not in flight: as many gates are passed as there were
+            // rounds, so the other operations that were counted are those of all jobs.
             succeed(unsafe {
                 sys::uv_queue_work(lp.raw(), request, Some(compute), Some(computed))
             })?;
