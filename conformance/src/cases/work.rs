@@ -411,7 +411,7 @@ pub fn threads_have_a_name(lab: &Lab) -> Verdict {
     let (mut lp, pool) = (new_loop(lab)?, pool(1));
     let name = || thread::current().name().map(str::to_owned);
     let named = |_: &mut Loop, name: Result<Option<String>, _>| {
-        assert_eq!(name.expect("a result").as_deref(), Some("uv-worker"));
+        assert_eq!(name.expect("a result").as_deref(), Some("libuv-worker"));
     };
     queue(&mut lp, &pool, name, named);
     lp.queue_work(name, named).expect("queued work");

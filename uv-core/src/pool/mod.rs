@@ -33,11 +33,14 @@ pub(crate) use task::{Running, Step, Task};
 const VARIABLE: &str = "UV_THREADPOOL_SIZE";
 const DEFAULT_THREADS: usize = 4;
 const MAX_THREADS: usize = 1024;
+/// As libuv names its threads: tools and tests look for it.
+const THREAD_NAME: &str = "libuv-worker";
 
 /// A pool of threads that run [work](crate::Loop::queue_work).
 ///
 /// The process has one ([`Pool::global`]), which loops use unless [`Loop::set_pool`] or a call
-/// names another. Separate pools keep kinds of work from delaying each other.
+/// names another. Separate pools keep kinds of work from delaying each other. Threads are called
+/// `libuv-worker`, as those of libuv.
 ///
 /// [`Loop::set_pool`]: crate::Loop::set_pool
 ///
@@ -130,7 +133,7 @@ impl Pool {
         });
         let threads = start(threads, || {
             let (worker, thread) = (Arc::clone(&shared), thread::Builder::new());
-            let handle = thread.name("uv-worker".into()).spawn(move || worker::run(&worker))?;
+            let handle = thread.name(THREAD_NAME.into()).spawn(move || worker::run(&worker))?;
             shutdown.threads.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
             Ok(())
         })?;

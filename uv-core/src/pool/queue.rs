@@ -61,6 +61,9 @@ impl Queue {
     }
 
     fn is_slow_first(&self) -> bool {
+        if self.slow.is_empty() {
+            return false;
+        }
         let slow = self.slow.front().filter(|_| self.slow_running < self.slow_limit);
         match (self.cpu.front(), slow) {
             (Some((cpu, _)), Some((slow, _))) => slow < cpu,

@@ -116,6 +116,13 @@ impl<'a> Worker<'a> {
     /// Runs the jobs that were taken: `first`, then the batch.
     fn run_taken(&mut self, first: Job) {
         let mut done = None;
+        if self.batch.is_empty() {
+            if first.start() {
+                first.run();
+                done = Some(self.chain(None, first));
+            }
+            return self.complete(done);
+        }
         let mut next = Some(first);
         while let Some(job) = next {
             if job.start() {

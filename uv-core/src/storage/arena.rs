@@ -121,7 +121,8 @@ impl<T> Arena<T> {
         };
         self.free = next;
         let key = Token::new(index, generation);
-        *slot = Slot::Live(Live { key, value });
+        // A free slot has nothing to drop, and need not be asked.
+        std::mem::forget(std::mem::replace(slot, Slot::Live(Live { key, value })));
         key
     }
 
@@ -240,19 +241,15 @@ impl<T> Arena<T> {
     }
 
     pub(crate) fn remove(&mut self, key: Token) -> Option<T> {
-        self.get(key)?;
-        if key.index() as usize >= self.slots.len() {
-            let live = self.outliers.remove(&key.index())?;
-            let first = self.first_generation;
-            self.first_generation = later(first, first, key.next().generation());
-            self.live -= 1;
-            return Some(live.value);
+        let Some(slot) = self.slots.get_mut(key.index() as usize) else {
+            return self.remove_outlier(key);
+        };
+        if !matches!(slot, Slot::Live(live) if live.key == key) {
+            return None;
         }
         let next = Slot::Free { generation: key.next().generation(), next: self.free };
-        let Slot::Live(Live { value, .. }) =
-            std::mem::replace(&mut self.slots[key.index() as usize], next)
-        else {
-            unreachable!("`get` found it live")
+        let Slot::Live(Live { value, .. }) = std::mem::replace(slot, next) else {
+            unreachable!("it is live")
         };
         self.free = key.index();
         self.live -= 1;
@@ -260,6 +257,16 @@ impl<T> Arena<T> {
             self.shrink();
         }
         Some(value)
+    }
+
+    #[cold]
+    fn remove_outlier(&mut self, key: Token) -> Option<T> {
+        self.outlier(key)?;
+        let live = self.outliers.remove(&key.index())?;
+        let first = self.first_generation;
+        self.first_generation = later(first, first, key.next().generation());
+        self.live -= 1;
+        Some(live.value)
     }
 
     pub(crate) fn len(&self) -> usize {
