@@ -1,11 +1,10 @@
 //! Requests of the thread pool.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::transmute_copy;
 
 use libc::{E2BIG, EBUSY, ECANCELED, EINVAL};
-use uv_core::{Pool, WorkError, WorkKind, WorkRequest};
+use uv_core::{WorkError, WorkKind, WorkRequest};
 
 use crate::errors::{code, status};
 use crate::event_loop::{CoreLoop, core, enter};
@@ -34,18 +33,10 @@ pub(crate) unsafe fn queue<T: 'static>(
     work: unsafe fn(*mut T),
     done: impl FnOnce(&mut CoreLoop, bool) + 'static,
 ) -> c_int {
-    let pool = match Pool::global() {
-        Ok(pool) => pool,
-        Err(error) => return code(&error),
-    };
     let shared = Shared(request);
-    let queued = core(c_loop).queue_work_on(
-        &pool,
+    let queued = core(c_loop).queue_work_kind(
         kind,
-        move || {
-            name_thread();
-            work(shared.get());
-        },
+        move || work(shared.get()),
         move |lp, result| done(lp, matches!(result, Err(WorkError::Cancelled))),
     );
     match queued {
@@ -55,17 +46,6 @@ pub(crate) unsafe fn queue<T: 'static>(
             0
         }
         Err(error) => code(&error),
-    }
-}
-
-/// Gives a thread of the pool the name that libuv's have.
-fn name_thread() {
-    thread_local! {
-        static IS_NAMED: Cell<bool> = const { Cell::new(false) };
-    }
-    if !IS_NAMED.replace(true) {
-        // SAFETY: it copies the name.
-        unsafe { libc::pthread_setname_np(libc::pthread_self(), c"libuv-worker".as_ptr()) };
     }
 }
 
