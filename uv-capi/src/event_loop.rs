@@ -10,16 +10,18 @@ use libc::{EBUSY, EINVAL, ENOMEM, ENOSYS};
 use uv_core::{Async, Handle as _, Loop, Metrics, RunMode};
 
 use crate::alloc::{allocate, release};
+use crate::async_handle;
 use crate::backend::{self, CallBackend};
 use crate::errors::{code, status};
-use crate::handle::flags;
+use crate::handle::{flags, kind};
 use crate::layout::{uv__queue, uv_handle_t, uv_loop_t, uv_metrics_t, uv_walk_cb};
 use crate::system::uv_hrtime;
 
 /// The loop under every `uv_loop_t`.
 pub type CoreLoop = Loop<CallBackend>;
 
-/// What a loop has besides the caller's memory.
+/// What a loop has besides the caller's memory. No reference to all of it is made: other threads may
+/// use `metrics` at any time.
 pub struct LoopState {
     /// The `&mut` that is valid now: the outermost, or that of the callback that runs.
     current: *mut CoreLoop,
@@ -83,11 +85,11 @@ unsafe fn sync_with(c_loop: *mut uv_loop_t, state: *mut LoopState, counted: usiz
 
 #[inline]
 unsafe fn write_active_handles(c_loop: *mut uv_loop_t, counted: usize) {
-    let state = &mut *(*c_loop).internal_fields;
-    let change = counted.wrapping_sub(state.counted);
-    state.counted = counted;
-    state.written = state.written.wrapping_add(change);
-    state.compared = state.compared.wrapping_add(change as c_uint);
+    let state = (*c_loop).internal_fields;
+    let change = counted.wrapping_sub((*state).counted);
+    (*state).counted = counted;
+    (*state).written = (*state).written.wrapping_add(change);
+    (*state).compared = (*state).compared.wrapping_add(change as c_uint);
     (*c_loop).active_handles = (*c_loop).active_handles.wrapping_add(change as c_uint);
 }
 
@@ -101,25 +103,26 @@ unsafe fn update_hold(c_loop: *mut uv_loop_t) {
 
 #[cold]
 unsafe fn compare_active_handles(c_loop: *mut uv_loop_t) {
-    let state = &mut *(*c_loop).internal_fields;
-    state.compared = (*c_loop).active_handles;
-    let holds = state.compared as usize > state.written;
-    if holds == state.holds {
+    let state = (*c_loop).internal_fields;
+    (*state).compared = (*c_loop).active_handles;
+    let holds = (*state).compared as usize > (*state).written;
+    if holds == (*state).holds {
         return;
     }
-    let lp = &mut *state.current;
+    let lp = &mut *(*state).current;
     let before = lp.active_handles();
-    let hold = *state.hold.get_or_insert_with(|| {
+    let hold = (*state).hold.unwrap_or_else(|| {
         let (hold, _) = Async::new(lp, |_, _| {});
         // A handle that was just made is in its loop.
         let _ = hold.unreference(lp);
         hold
     });
+    (*state).hold = Some(hold);
     // The handle exists as long as the loop.
     let _ = if holds { hold.reference(lp) } else { hold.unreference(lp) };
-    state.holds = holds;
+    (*state).holds = holds;
     // It counts for the loop, not for the program.
-    state.counted = state.counted.wrapping_add(lp.active_handles()).wrapping_sub(before);
+    (*state).counted = (*state).counted.wrapping_add(lp.active_handles()).wrapping_sub(before);
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -308,6 +311,15 @@ pub unsafe extern "C" fn uv_backend_timeout(c_loop: *const uv_loop_t) -> c_int {
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_loop_fork(c_loop: *mut uv_loop_t) -> c_int {
     let result = status(core(c_loop).fork());
+    let head = addr_of_mut!((*c_loop).handle_queue);
+    let mut node = (*head).next;
+    while node != head {
+        let handle = handle_of(node);
+        if (*handle).type_ == kind::ASYNC {
+            async_handle::forget_senders(handle.cast());
+        }
+        node = (*node).next;
+    }
     if (*c_loop).backend_fd >= 0 {
         uv_backend_fd(c_loop);
     }

@@ -1,5 +1,6 @@
-//! `uv_async_send` from threads and from a signal handler, against a close: the only function that a
-//! program may call without owning the loop. ThreadSanitizer runs this, too.
+//! The functions that a program may call without owning the loop: `uv_async_send` from threads and from
+//! a signal handler, against a close, and `uv_metrics_idle_time`. Miri and ThreadSanitizer run this,
+//! too.
 
 #![cfg(all(
     target_os = "linux",
@@ -16,7 +17,8 @@ use std::thread;
 use uv_capi::async_handle::{uv_async_init, uv_async_send};
 use uv_capi::event_loop::*;
 use uv_capi::handle::uv_close;
-use uv_capi::layout::{uv_async_t, uv_loop_t};
+use uv_capi::layout::{uv_async_t, uv_loop_t, uv_timer_t};
+use uv_capi::timer::{uv_timer_init, uv_timer_start};
 
 const DEFAULT: c_int = 0;
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 100 };
@@ -102,4 +104,50 @@ fn threads_and_a_signal_handler_send_while_the_handle_is_closed() {
         });
     }
     assert!(SENT.load(Ordering::Relaxed) > 0);
+}
+
+unsafe extern "C" fn expired(timer: *mut uv_timer_t) {
+    // SAFETY: `data` is the counter of the test.
+    unsafe {
+        let calls = (*timer).base.data.cast::<usize>();
+        *calls += 1;
+        if *calls < ROUNDS {
+            assert_eq!(uv_timer_start(timer, Some(expired), 0, 0), 0);
+        } else {
+            uv_close(timer.cast(), None);
+        }
+    }
+}
+
+#[test]
+fn threads_read_the_idle_time_of_a_running_loop() {
+    const UV_METRICS_IDLE_TIME: c_int = 1;
+    let mut c_loop = Box::new(MaybeUninit::<uv_loop_t>::zeroed());
+    let mut timer = Box::new(MaybeUninit::<uv_timer_t>::zeroed());
+    let (c_loop, timer) = (c_loop.as_mut_ptr(), timer.as_mut_ptr());
+    let (mut calls, ended) = (0usize, AtomicBool::new(false));
+    // SAFETY: the thread ends before the loop is closed.
+    unsafe {
+        assert_eq!(uv_loop_init(c_loop), 0);
+        assert_eq!(uv_loop_configure(c_loop, UV_METRICS_IDLE_TIME, 0), 0);
+        assert_eq!(uv_timer_init(c_loop, timer), 0);
+        (*timer).base.data = (&raw mut calls).cast();
+        let (address, ended) = (c_loop as usize, &ended);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut before = 0;
+                while !ended.load(Ordering::Acquire) {
+                    let now = uv_metrics_idle_time(address as *mut uv_loop_t);
+                    assert!(now >= before, "{now} after {before}");
+                    before = now;
+                    thread::yield_now();
+                }
+            });
+            assert_eq!(uv_timer_start(timer, Some(expired), 0, 0), 0);
+            assert_eq!(uv_run(c_loop, DEFAULT), 0);
+            ended.store(true, Ordering::Release);
+        });
+        assert_eq!(uv_loop_close(c_loop), 0);
+    }
+    assert_eq!(calls, ROUNDS);
 }
