@@ -46,6 +46,50 @@ fn tried(result: c_int, call: &str) -> c_int {
     }
 }
 
+/// Defines functions that pass their argument to one of pthread's or of semaphores, and what is done
+/// with its result: [`check`], [`check_errno`] or [`tried`].
+macro_rules! forwarded {
+    ($($name:ident($type:ty) $call:ident $result:ident;)*) => {
+        $( forwarded! { @ $result $name $type, $call } )*
+    };
+    (@ tried $name:ident $type:ty, $call:ident) => {
+        #[cfg_attr(feature = "export", unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(object: *mut $type) -> c_int {
+            tried(libc::$call(object), stringify!($call))
+        }
+    };
+    (@ $check:ident $name:ident $type:ty, $call:ident) => {
+        #[cfg_attr(feature = "export", unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(object: *mut $type) {
+            $check(libc::$call(object), stringify!($call));
+        }
+    };
+}
+
+forwarded! {
+    uv_mutex_destroy(pthread_mutex_t) pthread_mutex_destroy check;
+    uv_mutex_lock(pthread_mutex_t) pthread_mutex_lock check;
+    uv_mutex_trylock(pthread_mutex_t) pthread_mutex_trylock tried;
+    uv_mutex_unlock(pthread_mutex_t) pthread_mutex_unlock check;
+
+    uv_rwlock_destroy(pthread_rwlock_t) pthread_rwlock_destroy check;
+    uv_rwlock_rdlock(pthread_rwlock_t) pthread_rwlock_rdlock check;
+    uv_rwlock_tryrdlock(pthread_rwlock_t) pthread_rwlock_tryrdlock tried;
+    uv_rwlock_rdunlock(pthread_rwlock_t) pthread_rwlock_unlock check;
+    uv_rwlock_wrlock(pthread_rwlock_t) pthread_rwlock_wrlock check;
+    uv_rwlock_trywrlock(pthread_rwlock_t) pthread_rwlock_trywrlock tried;
+    uv_rwlock_wrunlock(pthread_rwlock_t) pthread_rwlock_unlock check;
+
+    uv_sem_destroy(sem_t) sem_destroy check_errno;
+    uv_sem_post(sem_t) sem_post check_errno;
+
+    uv_cond_destroy(pthread_cond_t) pthread_cond_destroy check;
+    uv_cond_signal(pthread_cond_t) pthread_cond_signal check;
+    uv_cond_broadcast(pthread_cond_t) pthread_cond_broadcast check;
+
+    uv_barrier_destroy(pthread_barrier_t) pthread_barrier_destroy check;
+}
+
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_mutex_init(mutex: *mut pthread_mutex_t) -> c_int {
     -libc::pthread_mutex_init(mutex, null())
@@ -63,78 +107,13 @@ pub unsafe extern "C" fn uv_mutex_init_recursive(mutex: *mut pthread_mutex_t) ->
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_mutex_destroy(mutex: *mut pthread_mutex_t) {
-    check(libc::pthread_mutex_destroy(mutex), "pthread_mutex_destroy");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_mutex_lock(mutex: *mut pthread_mutex_t) {
-    check(libc::pthread_mutex_lock(mutex), "pthread_mutex_lock");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_mutex_trylock(mutex: *mut pthread_mutex_t) -> c_int {
-    tried(libc::pthread_mutex_trylock(mutex), "pthread_mutex_trylock")
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_mutex_unlock(mutex: *mut pthread_mutex_t) {
-    check(libc::pthread_mutex_unlock(mutex), "pthread_mutex_unlock");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_rwlock_init(lock: *mut pthread_rwlock_t) -> c_int {
     -libc::pthread_rwlock_init(lock, null())
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_destroy(lock: *mut pthread_rwlock_t) {
-    check(libc::pthread_rwlock_destroy(lock), "pthread_rwlock_destroy");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_rdlock(lock: *mut pthread_rwlock_t) {
-    check(libc::pthread_rwlock_rdlock(lock), "pthread_rwlock_rdlock");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_tryrdlock(lock: *mut pthread_rwlock_t) -> c_int {
-    tried(libc::pthread_rwlock_tryrdlock(lock), "pthread_rwlock_tryrdlock")
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_rdunlock(lock: *mut pthread_rwlock_t) {
-    check(libc::pthread_rwlock_unlock(lock), "pthread_rwlock_unlock");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_wrlock(lock: *mut pthread_rwlock_t) {
-    check(libc::pthread_rwlock_wrlock(lock), "pthread_rwlock_wrlock");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_trywrlock(lock: *mut pthread_rwlock_t) -> c_int {
-    tried(libc::pthread_rwlock_trywrlock(lock), "pthread_rwlock_trywrlock")
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_rwlock_wrunlock(lock: *mut pthread_rwlock_t) {
-    check(libc::pthread_rwlock_unlock(lock), "pthread_rwlock_unlock");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_sem_init(semaphore: *mut sem_t, value: c_uint) -> c_int {
     of_call(libc::sem_init(semaphore, 0, value))
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_sem_destroy(semaphore: *mut sem_t) {
-    check_errno(libc::sem_destroy(semaphore), "sem_destroy");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_sem_post(semaphore: *mut sem_t) {
-    check_errno(libc::sem_post(semaphore), "sem_post");
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -176,21 +155,6 @@ pub unsafe extern "C" fn uv_cond_init(condition: *mut pthread_cond_t) -> c_int {
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_cond_destroy(condition: *mut pthread_cond_t) {
-    check(libc::pthread_cond_destroy(condition), "pthread_cond_destroy");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_cond_signal(condition: *mut pthread_cond_t) {
-    check(libc::pthread_cond_signal(condition), "pthread_cond_signal");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_cond_broadcast(condition: *mut pthread_cond_t) {
-    check(libc::pthread_cond_broadcast(condition), "pthread_cond_broadcast");
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_cond_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) {
     check(libc::pthread_cond_wait(condition, mutex), "pthread_cond_wait");
 }
@@ -229,11 +193,6 @@ pub unsafe extern "C" fn uv_barrier_wait(barrier: *mut pthread_barrier_t) -> c_i
             0
         }
     }
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_barrier_destroy(barrier: *mut pthread_barrier_t) {
-    check(libc::pthread_barrier_destroy(barrier), "pthread_barrier_destroy");
 }
 
 unsafe extern "C" {
