@@ -95,7 +95,7 @@ unsafe fn submit(c_loop: *mut uv_loop_t, request: *mut uv_fs_t) -> c_int {
     })
 }
 
-/// Sets the path; a request with a callback gets a copy.
+/// A copy of the path, if the request has a callback: the caller's is valid during the call only.
 unsafe fn set_path(request: *mut uv_fs_t, path: *const c_char) -> c_int {
     if path.is_null() {
         return -EINVAL;
@@ -104,7 +104,7 @@ unsafe fn set_path(request: *mut uv_fs_t, path: *const c_char) -> c_int {
     if (*request).path.is_null() { -ENOMEM } else { 0 }
 }
 
-/// Sets both paths, in one copy.
+/// Both paths, in one copy.
 unsafe fn set_paths(request: *mut uv_fs_t, path: *const c_char, new_path: *const c_char) -> c_int {
     if path.is_null() || new_path.is_null() {
         return -EINVAL;
@@ -126,206 +126,34 @@ unsafe fn set_paths(request: *mut uv_fs_t, path: *const c_char, new_path: *const
     0
 }
 
-/// Defines operations on a path, a descriptor or two paths, with fields for more arguments.
-macro_rules! operations {
-    ($($name:ident $kind:ident ($($argument:ident: $type:ty $(as $as:ty)? => $field:ident),*) $on:ident;)*) => {
-        $( operations! { @ $on $name $kind ($($argument: $type $(as $as)? => $field),*) } )*
-    };
-    (@ path $name:ident $kind:ident ($($argument:ident: $type:ty $(as $as:ty)? => $field:ident),*)) => {
-        #[cfg_attr(feature = "export", unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name(
-            c_loop: *mut uv_loop_t,
-            request: *mut uv_fs_t,
-            path: *const c_char,
-            $($argument: $type,)*
-            callback: FsCallback,
-        ) -> c_int {
-            if request.is_null() {
-                return -EINVAL;
-            }
-            init(c_loop, request, kind::$kind, callback);
-            let invalid = set_path(request, path);
-            if invalid != 0 {
-                return invalid;
-            }
-            $( (*request).$field = $argument $(as $as)?; )*
-            submit(c_loop, request)
-        }
-    };
-    (@ file $name:ident $kind:ident ($($argument:ident: $type:ty $(as $as:ty)? => $field:ident),*)) => {
-        #[cfg_attr(feature = "export", unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name(
-            c_loop: *mut uv_loop_t,
-            request: *mut uv_fs_t,
-            file: c_int,
-            $($argument: $type,)*
-            callback: FsCallback,
-        ) -> c_int {
-            if request.is_null() {
-                return -EINVAL;
-            }
-            init(c_loop, request, kind::$kind, callback);
-            (*request).file = file;
-            $( (*request).$field = $argument $(as $as)?; )*
-            submit(c_loop, request)
-        }
-    };
-    (@ paths $name:ident $kind:ident ($($argument:ident: $type:ty $(as $as:ty)? => $field:ident),*)) => {
-        #[cfg_attr(feature = "export", unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name(
-            c_loop: *mut uv_loop_t,
-            request: *mut uv_fs_t,
-            path: *const c_char,
-            new_path: *const c_char,
-            $($argument: $type,)*
-            callback: FsCallback,
-        ) -> c_int {
-            if request.is_null() {
-                return -EINVAL;
-            }
-            init(c_loop, request, kind::$kind, callback);
-            let invalid = set_paths(request, path, new_path);
-            if invalid != 0 {
-                return invalid;
-            }
-            $( (*request).$field = $argument $(as $as)?; )*
-            submit(c_loop, request)
-        }
-    };
-}
-
-operations! {
-    uv_fs_open OPEN (flags: c_int => flags, mode: c_int as c_uint => mode) path;
-    uv_fs_stat STAT () path;
-    uv_fs_lstat LSTAT () path;
-    uv_fs_unlink UNLINK () path;
-    uv_fs_rmdir RMDIR () path;
-    uv_fs_mkdir MKDIR (mode: c_int as c_uint => mode) path;
-    uv_fs_utime UTIME (accessed: f64 => atime, modified: f64 => mtime) path;
-    uv_fs_lutime LUTIME (accessed: f64 => atime, modified: f64 => mtime) path;
-    uv_fs_access ACCESS (mode: c_int => flags) path;
-    uv_fs_chmod CHMOD (mode: c_int as c_uint => mode) path;
-    uv_fs_scandir SCANDIR (flags: c_int => flags) path;
-    uv_fs_readlink READLINK () path;
-    uv_fs_realpath REALPATH () path;
-    uv_fs_chown CHOWN (uid: u32 => uid, gid: u32 => gid) path;
-    uv_fs_lchown LCHOWN (uid: u32 => uid, gid: u32 => gid) path;
-    uv_fs_opendir OPENDIR () path;
-    uv_fs_statfs STATFS () path;
-
-    uv_fs_close CLOSE () file;
-    uv_fs_fstat FSTAT () file;
-    uv_fs_ftruncate FTRUNCATE (length: i64 => off) file;
-    uv_fs_futime FUTIME (accessed: f64 => atime, modified: f64 => mtime) file;
-    uv_fs_fchmod FCHMOD (mode: c_int as c_uint => mode) file;
-    uv_fs_fsync FSYNC () file;
-    uv_fs_fdatasync FDATASYNC () file;
-    uv_fs_fchown FCHOWN (uid: u32 => uid, gid: u32 => gid) file;
-
-    uv_fs_rename RENAME () paths;
-    uv_fs_link LINK () paths;
-    uv_fs_symlink SYMLINK (flags: c_int => flags) paths;
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_copyfile(
-    c_loop: *mut uv_loop_t,
+unsafe fn set_copy(
     request: *mut uv_fs_t,
     path: *const c_char,
     new_path: *const c_char,
     flags: c_int,
-    callback: FsCallback,
 ) -> c_int {
-    if request.is_null() {
-        return -EINVAL;
-    }
-    init(c_loop, request, kind::COPYFILE, callback);
     if flags & !transfer::COPY_FLAGS != 0 {
         return -EINVAL;
     }
-    let invalid = set_paths(request, path, new_path);
-    if invalid != 0 {
-        return invalid;
-    }
     (*request).flags = flags;
-    submit(c_loop, request)
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_mkdtemp(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    template: *const c_char,
-    callback: FsCallback,
-) -> c_int {
-    make_temporary(c_loop, request, template, callback, kind::MKDTEMP)
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_mkstemp(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    template: *const c_char,
-    callback: FsCallback,
-) -> c_int {
-    make_temporary(c_loop, request, template, callback, kind::MKSTEMP)
+    set_paths(request, path, new_path)
 }
 
 /// The template is copied in any case: the result overwrites it.
-unsafe fn make_temporary(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    template: *const c_char,
-    callback: FsCallback,
-    kind: c_int,
-) -> c_int {
-    if request.is_null() || template.is_null() {
+unsafe fn set_template(request: *mut uv_fs_t, template: *const c_char) -> c_int {
+    if template.is_null() {
         return -EINVAL;
     }
-    init(c_loop, request, kind, callback);
     (*request).path = copy_string(bytes(template));
-    if (*request).path.is_null() {
-        return -ENOMEM;
-    }
-    submit(c_loop, request)
+    if (*request).path.is_null() { -ENOMEM } else { 0 }
 }
 
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_read(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    file: c_int,
-    buffers: *const uv_buf_t,
-    count: c_uint,
-    offset: i64,
-    callback: FsCallback,
-) -> c_int {
-    if request.is_null() {
-        return -EINVAL;
-    }
-    init(c_loop, request, kind::READ, callback);
-    transfer(c_loop, request, file, buffers, count, offset)
+unsafe fn set_file(request: *mut uv_fs_t, file: c_int) -> c_int {
+    (*request).file = file;
+    0
 }
 
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_write(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    file: c_int,
-    buffers: *const uv_buf_t,
-    count: c_uint,
-    offset: i64,
-    callback: FsCallback,
-) -> c_int {
-    if request.is_null() {
-        return -EINVAL;
-    }
-    init(c_loop, request, kind::WRITE, callback);
-    transfer(c_loop, request, file, buffers, count, offset)
-}
-
-unsafe fn transfer(
-    c_loop: *mut uv_loop_t,
+unsafe fn set_buffers(
     request: *mut uv_fs_t,
     file: c_int,
     buffers: *const uv_buf_t,
@@ -343,26 +171,16 @@ unsafe fn transfer(
     (*request).off = offset;
     (*request).nbufs = count;
     (*request).bufs = copy_buffers(buffers, count, addr_of_mut!((*request).bufsml));
-    if (*request).bufs.is_null() {
-        return -ENOMEM;
-    }
-    submit(c_loop, request)
+    if (*request).bufs.is_null() { -ENOMEM } else { 0 }
 }
 
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_sendfile(
-    c_loop: *mut uv_loop_t,
+unsafe fn set_sendfile(
     request: *mut uv_fs_t,
     output: c_int,
     input: c_int,
     offset: i64,
     length: usize,
-    callback: FsCallback,
 ) -> c_int {
-    if request.is_null() {
-        return -EINVAL;
-    }
-    init(c_loop, request, kind::SENDFILE, callback);
     if length > MOST_BYTES {
         return -EINVAL;
     }
@@ -370,43 +188,132 @@ pub unsafe extern "C" fn uv_fs_sendfile(
     (*request).file = input;
     (*request).off = offset;
     (*request).bufsml[0].len = length;
-    submit(c_loop, request)
+    0
 }
 
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_readdir(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    directory: *mut uv_dir_t,
-    callback: FsCallback,
-) -> c_int {
-    if request.is_null() {
-        return -EINVAL;
-    }
-    init(c_loop, request, kind::READDIR, callback);
-    if directory.is_null() || (*directory).dir.is_null() || (*directory).dirents.is_null() {
-        return -EINVAL;
-    }
-    (*request).ptr = directory.cast();
-    submit(c_loop, request)
-}
-
-#[cfg_attr(feature = "export", unsafe(no_mangle))]
-pub unsafe extern "C" fn uv_fs_closedir(
-    c_loop: *mut uv_loop_t,
-    request: *mut uv_fs_t,
-    directory: *mut uv_dir_t,
-    callback: FsCallback,
-) -> c_int {
-    if request.is_null() {
-        return -EINVAL;
-    }
-    init(c_loop, request, kind::CLOSEDIR, callback);
+unsafe fn set_directory(request: *mut uv_fs_t, directory: *mut uv_dir_t) -> c_int {
     if directory.is_null() {
         return -EINVAL;
     }
     (*request).ptr = directory.cast();
-    submit(c_loop, request)
+    0
+}
+
+/// A directory that is open, with memory for entries.
+unsafe fn set_entries(request: *mut uv_fs_t, directory: *mut uv_dir_t) -> c_int {
+    if directory.is_null() || (*directory).dir.is_null() || (*directory).dirents.is_null() {
+        return -EINVAL;
+    }
+    set_directory(request, directory)
+}
+
+/// Defines the operations: on what, which a function checks and sets, and the arguments that are only
+/// stored, with their fields.
+macro_rules! operations {
+    ($($name:ident $kind:ident $on:ident ($($argument:ident: $type:ty $(as $as:ty)? => $field:ident),*);)*) => {
+        $( operations! { @ $on $name $kind ($($argument: $type $(as $as)? => $field),*) } )*
+    };
+    (@ path $($rest:tt)*) => {
+        operations! { @@ set_path (path: *const c_char) $($rest)* }
+    };
+    (@ paths $($rest:tt)*) => {
+        operations! { @@ set_paths (path: *const c_char, new_path: *const c_char) $($rest)* }
+    };
+    (@ copy $($rest:tt)*) => {
+        operations! {
+            @@ set_copy (path: *const c_char, new_path: *const c_char, flags: c_int) $($rest)*
+        }
+    };
+    (@ template $($rest:tt)*) => {
+        operations! { @@ set_template (template: *const c_char) $($rest)* }
+    };
+    (@ file $($rest:tt)*) => {
+        operations! { @@ set_file (file: c_int) $($rest)* }
+    };
+    (@ buffers $($rest:tt)*) => {
+        operations! {
+            @@ set_buffers
+            (file: c_int, buffers: *const uv_buf_t, count: c_uint, offset: i64) $($rest)*
+        }
+    };
+    (@ sendfile $($rest:tt)*) => {
+        operations! {
+            @@ set_sendfile (output: c_int, input: c_int, offset: i64, length: usize) $($rest)*
+        }
+    };
+    (@ directory $($rest:tt)*) => {
+        operations! { @@ set_directory (directory: *mut uv_dir_t) $($rest)* }
+    };
+    (@ entries $($rest:tt)*) => {
+        operations! { @@ set_entries (directory: *mut uv_dir_t) $($rest)* }
+    };
+    (@@ $set:ident ($($on:ident: $on_type:ty),*) $name:ident $kind:ident
+        ($($argument:ident: $type:ty $(as $as:ty)? => $field:ident),*)
+    ) => {
+        #[cfg_attr(feature = "export", unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(
+            c_loop: *mut uv_loop_t,
+            request: *mut uv_fs_t,
+            $($on: $on_type,)*
+            $($argument: $type,)*
+            callback: FsCallback,
+        ) -> c_int {
+            if request.is_null() {
+                return -EINVAL;
+            }
+            init(c_loop, request, kind::$kind, callback);
+            let invalid = $set(request, $($on),*);
+            if invalid != 0 {
+                return invalid;
+            }
+            $( (*request).$field = $argument $(as $as)?; )*
+            submit(c_loop, request)
+        }
+    };
+}
+
+operations! {
+    uv_fs_open OPEN path (flags: c_int => flags, mode: c_int as c_uint => mode);
+    uv_fs_stat STAT path ();
+    uv_fs_lstat LSTAT path ();
+    uv_fs_unlink UNLINK path ();
+    uv_fs_rmdir RMDIR path ();
+    uv_fs_mkdir MKDIR path (mode: c_int as c_uint => mode);
+    uv_fs_utime UTIME path (accessed: f64 => atime, modified: f64 => mtime);
+    uv_fs_lutime LUTIME path (accessed: f64 => atime, modified: f64 => mtime);
+    uv_fs_access ACCESS path (mode: c_int => flags);
+    uv_fs_chmod CHMOD path (mode: c_int as c_uint => mode);
+    uv_fs_scandir SCANDIR path (flags: c_int => flags);
+    uv_fs_readlink READLINK path ();
+    uv_fs_realpath REALPATH path ();
+    uv_fs_chown CHOWN path (uid: u32 => uid, gid: u32 => gid);
+    uv_fs_lchown LCHOWN path (uid: u32 => uid, gid: u32 => gid);
+    uv_fs_opendir OPENDIR path ();
+    uv_fs_statfs STATFS path ();
+
+    uv_fs_mkdtemp MKDTEMP template ();
+    uv_fs_mkstemp MKSTEMP template ();
+
+    uv_fs_rename RENAME paths ();
+    uv_fs_link LINK paths ();
+    uv_fs_symlink SYMLINK paths (flags: c_int => flags);
+    uv_fs_copyfile COPYFILE copy ();
+
+    uv_fs_close CLOSE file ();
+    uv_fs_fstat FSTAT file ();
+    uv_fs_ftruncate FTRUNCATE file (length: i64 => off);
+    uv_fs_futime FUTIME file (accessed: f64 => atime, modified: f64 => mtime);
+    uv_fs_fchmod FCHMOD file (mode: c_int as c_uint => mode);
+    uv_fs_fsync FSYNC file ();
+    uv_fs_fdatasync FDATASYNC file ();
+    uv_fs_fchown FCHOWN file (uid: u32 => uid, gid: u32 => gid);
+
+    uv_fs_read READ buffers ();
+    uv_fs_write WRITE buffers ();
+    uv_fs_sendfile SENDFILE sendfile ();
+
+    uv_fs_readdir READDIR entries ();
+    uv_fs_closedir CLOSEDIR directory ();
 }
 
 /// Frees what a request has allocated. A second call does nothing.
