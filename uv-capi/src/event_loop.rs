@@ -16,6 +16,7 @@ use crate::errors::{code, status};
 use crate::handle::{flags, kind};
 use crate::layout::{uv__queue, uv_handle_t, uv_loop_t, uv_metrics_t, uv_walk_cb};
 use crate::system::uv_hrtime;
+use crate::write::WrittenInRead;
 
 /// The loop under every `uv_loop_t`.
 pub type CoreLoop = Loop<CallBackend>;
@@ -39,6 +40,8 @@ pub struct LoopState {
     holds: bool,
     /// For threads that read the idle time.
     metrics: Metrics,
+    /// The writes that call back after the read callback that runs.
+    pub(crate) answers: WrittenInRead,
 }
 
 /// The loop of a handle or request.
@@ -153,6 +156,7 @@ pub unsafe extern "C" fn uv_loop_init(c_loop: *mut uv_loop_t) -> c_int {
         hold: None,
         holds: false,
         metrics: (*own).metrics(),
+        answers: WrittenInRead::new((*own).backend()),
     });
     (*c_loop).internal_fields = state;
     queue_init(addr_of_mut!((*c_loop).handle_queue));
@@ -264,7 +268,8 @@ pub unsafe extern "C" fn uv_run(c_loop: *mut uv_loop_t, mode: c_int) -> c_int {
 pub unsafe extern "C" fn uv_loop_alive(c_loop: *const uv_loop_t) -> c_int {
     let c_loop = c_loop.cast_mut();
     update_hold(c_loop);
-    c_int::from(core(c_loop).is_alive())
+    let is_alive = core(c_loop).is_alive() || (*(*c_loop).internal_fields).answers.has_any();
+    c_int::from(is_alive)
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -299,7 +304,7 @@ pub unsafe extern "C" fn uv_backend_fd(c_loop: *const uv_loop_t) -> c_int {
 pub unsafe extern "C" fn uv_backend_timeout(c_loop: *const uv_loop_t) -> c_int {
     let c_loop = c_loop.cast_mut();
     update_hold(c_loop);
-    if (*c_loop).stop_flag != 0 {
+    if (*c_loop).stop_flag != 0 || (*(*c_loop).internal_fields).answers.has_any() {
         return 0;
     }
     match core(c_loop).backend_timeout() {

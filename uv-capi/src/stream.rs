@@ -15,6 +15,7 @@ use crate::handle::{
 };
 use crate::layout::*;
 use crate::request::kind as request_kind;
+use crate::write;
 
 /// Evaluates an expression with the key of a stream of any kind.
 macro_rules! with_stream {
@@ -79,6 +80,12 @@ pub(crate) unsafe fn take_descriptor(
     }
     (*stream).io_watcher[0] = fd as u64 + 1;
     Ok(OwnedFd::from_raw_fd(copy))
+}
+
+/// The number of writes that are in the loop's queues, or have ended there and not called back.
+#[inline]
+pub(crate) unsafe fn queued_writes<'a>(stream: *mut uv_stream_t) -> &'a mut u64 {
+    &mut (*stream).io_watcher[1]
 }
 
 /// The standard descriptor that a stream was opened with.
@@ -257,7 +264,7 @@ unsafe fn deliver(
         sync_queue_size(stream, lp);
     }
     if let Some(read) = (*stream).read_cb {
-        enter(loop_of(stream), lp, || read(stream, count, buffer));
+        write::read(loop_of(stream), lp, || read(stream, count, buffer));
     }
 }
 

@@ -1,4 +1,8 @@
 //! Writes of streams, from the caller's buffers.
+//!
+//! Most writes are answers: a read callback makes them, and the kernel takes all bytes at once. Such
+//! a write never gets to the loop. It calls back after the read callback, while its memory is in the
+//! processor's caches, and a program that recycles it uses the same for the next stream.
 
 use std::ffi::{c_int, c_uint};
 use std::io::{self, IoSlice};
@@ -6,15 +10,17 @@ use std::mem::transmute_copy;
 use std::ptr::{addr_of_mut, null_mut};
 
 use libc::{EAGAIN, EBADF, EINVAL, ENOMEM, EPIPE};
+use uv_core::poll_core::{Backend as _, OpKind};
 use uv_core::{IoBuf, Pipe, Stream as _, Tcp, Tty, WriteRequest};
 
 use crate::alloc::{allocate, release};
+use crate::backend::CallBackend;
 use crate::errors::{code, status};
 use crate::event_loop::{CoreLoop, core, enter};
 use crate::handle::{any, core_of, descriptor, is_closing, key, kind, loop_of, misuse};
 use crate::layout::*;
 use crate::request::kind as request_kind;
-use crate::stream::{sync_queue_size, with_stream};
+use crate::stream::{queued_writes, sync_queue_size, with_stream};
 
 /// As libuv: more buffers are a negative number, and more bytes than the kernel takes.
 const MOST_BUFFERS: c_uint = 1 << 20;
@@ -22,6 +28,130 @@ const MOST_BYTES: usize = 0x7fff_f000;
 
 /// The word of a request that libuv 1.53 counts written bytes in.
 const WRITTEN: usize = 5;
+/// The word with the bytes that were written before the request was queued.
+const WRITTEN_BEFORE: usize = 4;
+
+/// The number of buffers that a request has a place for.
+const SMALL: usize = 4;
+
+/// A larger write in a read callback goes to the loop: the kernel may take a part only.
+const MOST_AT_ONCE: usize = 64 * 1024;
+
+/// The writes of the read callback that runs, which have ended and are to call back after it.
+pub(crate) struct WrittenInRead {
+    /// A read callback runs.
+    reads: bool,
+    /// The backend does not send the writes of all streams together, which is better.
+    by_call: bool,
+    /// Linked by `queue.next`.
+    first: *mut uv_write_t,
+    last: *mut uv_write_t,
+}
+
+impl WrittenInRead {
+    pub(crate) fn new(backend: &CallBackend) -> WrittenInRead {
+        let by_call = !backend.supports(OpKind::Send);
+        WrittenInRead { reads: false, by_call, first: null_mut(), last: null_mut() }
+    }
+
+    pub(crate) fn has_any(&self) -> bool {
+        !self.first.is_null()
+    }
+
+    unsafe fn push(&mut self, request: *mut uv_write_t) {
+        (*request).queue.next = null_mut();
+        if self.first.is_null() {
+            self.first = request;
+        } else {
+            (*self.last).queue.next = request.cast();
+        }
+        self.last = request;
+    }
+
+    unsafe fn pop(&mut self) -> Option<*mut uv_write_t> {
+        let first = self.first;
+        if first.is_null() {
+            return None;
+        }
+        self.first = (*first).queue.next.cast();
+        Some(first)
+    }
+}
+
+/// The writes of a loop. The reference is used before the next call into C, so no two are live.
+#[inline]
+unsafe fn written_in_read<'a>(c_loop: *mut uv_loop_t) -> &'a mut WrittenInRead {
+    &mut (*(*c_loop).internal_fields).answers
+}
+
+/// Calls a read callback, and then those of its writes that have ended.
+#[inline(always)] // On the path of every read.
+pub(crate) unsafe fn read(c_loop: *mut uv_loop_t, lp: &mut CoreLoop, callback: impl FnOnce()) {
+    let written = written_in_read(c_loop);
+    written.reads = written.by_call;
+    enter(c_loop, lp, callback);
+    let written = written_in_read(c_loop);
+    // What these callbacks write goes to the loop, or they could go on forever.
+    written.reads = false;
+    while let Some(request) = written_in_read(c_loop).pop() {
+        if let Some(callback) = (*request).cb {
+            enter(c_loop, lp, || callback(request, (*request).error));
+        }
+    }
+}
+
+/// Writes of a read callback: true if the request has ended, and calls back after it. Otherwise the
+/// request, which has been filled, is to be queued.
+#[inline]
+unsafe fn write_at_once(request: *mut uv_write_t, stream: *mut uv_stream_t) -> Result<bool, c_int> {
+    let c_loop = loop_of(stream);
+    // One that waits, or has ended and not called back, calls back first.
+    if !written_in_read(c_loop).reads || *queued_writes(stream) != 0 {
+        return Ok(false);
+    }
+    let buffers = std::slice::from_raw_parts((*request).bufs, (*request).nbufs as usize);
+    let total: usize = buffers.iter().map(|buffer| buffer.len).sum();
+    if buffers.len() > SMALL || total == 0 || total > MOST_AT_ONCE {
+        return Ok(false);
+    }
+    // `uv_buf_t` and `IoSlice` have the layout of `iovec`.
+    let slices = std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), buffers.len());
+    let lp = core(c_loop);
+    let written = match with_stream!(stream, key => key.try_write_vectored(lp, slices)) {
+        Ok(written) => written,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+        Err(error) => match check(stream, null_mut()) {
+            // The connection has failed, which the callback reports.
+            0 => {
+                (*request).error = code(&error);
+                0
+            }
+            refused => return Err(refused),
+        },
+    };
+    if written < total && (*request).error == 0 {
+        skip(request, written);
+        return Ok(false);
+    }
+    (*request).base.reserved[WRITTEN] = written as u64;
+    (*request).bufs = null_mut();
+    written_in_read(c_loop).push(request);
+    Ok(true)
+}
+
+/// Takes bytes that were written from the copied list of buffers.
+#[cold]
+unsafe fn skip(request: *mut uv_write_t, written: usize) {
+    (*request).base.reserved[WRITTEN_BEFORE] = written as u64;
+    let mut left = written;
+    for index in 0..(*request).nbufs as usize {
+        let buffer = &mut (*request).bufsml[index];
+        let skipped = left.min(buffer.len);
+        buffer.base = buffer.base.wrapping_byte_add(skipped);
+        buffer.len -= skipped;
+        left -= skipped;
+    }
+}
 
 /// The buffers of a request.
 struct WriteBuffers(*mut uv_write_t);
@@ -67,18 +197,18 @@ pub(crate) unsafe fn check_buffers(buffers: *const uv_buf_t, count: c_uint) -> c
 pub(crate) unsafe fn copy_buffers(
     buffers: *const uv_buf_t,
     count: c_uint,
-    small: *mut [uv_buf_t; 4],
+    small: *mut [uv_buf_t; SMALL],
 ) -> *mut uv_buf_t {
     let count = count as usize;
     let copy: *mut uv_buf_t =
-        if count <= 4 { small.cast() } else { allocate(count * size_of::<uv_buf_t>()).cast() };
+        if count <= SMALL { small.cast() } else { allocate(count * size_of::<uv_buf_t>()).cast() };
     if !copy.is_null() {
         std::ptr::copy_nonoverlapping(buffers, copy, count);
     }
     copy
 }
 
-pub(crate) unsafe fn release_buffers(buffers: *mut uv_buf_t, small: *mut [uv_buf_t; 4]) {
+pub(crate) unsafe fn release_buffers(buffers: *mut uv_buf_t, small: *mut [uv_buf_t; SMALL]) {
     if buffers != small.cast() {
         release(buffers.cast());
     }
@@ -157,6 +287,13 @@ pub unsafe extern "C" fn uv_write2(
     if (*request).bufs.is_null() {
         return -ENOMEM;
     }
+    if passed.is_null() {
+        match write_at_once(request, stream) {
+            Ok(true) => return 0,
+            Ok(false) => {}
+            Err(refused) => return refused,
+        }
+    }
     let lp = core(c_loop);
     let buffers = WriteBuffers(request);
     let result = if passed.is_null() {
@@ -179,6 +316,7 @@ pub unsafe extern "C" fn uv_write2(
         Ok(write) => {
             const { assert!(size_of::<WriteRequest>() == 8) };
             (*request).base.reserved[0] = transmute_copy(&write);
+            *queued_writes(stream) += 1;
             0
         }
         Err(error) => {
@@ -191,13 +329,15 @@ pub unsafe extern "C" fn uv_write2(
 /// Calls back a write request.
 unsafe fn written(request: *mut uv_write_t, lp: &mut CoreLoop, result: io::Result<()>) {
     let stream = (*request).handle;
+    *queued_writes(stream) -= 1;
     // Only `uv_write` adds to an empty queue, and it counts what it adds.
     if (*stream).write_queue_size != 0 {
         sync_queue_size(stream, lp);
     }
     if result.is_ok() {
         let buffers = std::slice::from_raw_parts((*request).bufs, (*request).nbufs as usize);
-        (*request).base.reserved[WRITTEN] = buffers.iter().map(|buffer| buffer.len as u64).sum();
+        let written: u64 = buffers.iter().map(|buffer| buffer.len as u64).sum();
+        (*request).base.reserved[WRITTEN] = (*request).base.reserved[WRITTEN_BEFORE] + written;
     }
     release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
     (*request).bufs = null_mut();
@@ -214,7 +354,7 @@ pub unsafe extern "C" fn uv_write_nwritten(request: *const uv_write_t) -> usize 
     if !(*request).bufs.is_null() {
         let write: WriteRequest = transmute_copy(&(*request).base.reserved[0]);
         if let Ok(count) = write.bytes_written(core_of((*request).handle)) {
-            written = count as u64;
+            written = (*request).base.reserved[WRITTEN_BEFORE] + count as u64;
         }
     }
     written as usize
@@ -228,7 +368,7 @@ pub(crate) unsafe fn cancel(request: *mut uv_write_t) -> c_int {
     }
     let write: WriteRequest = transmute_copy(&(*request).base.reserved[0]);
     if let Ok(count) = write.cancel(core_of(stream)) {
-        (*request).base.reserved[WRITTEN] = count as u64;
+        (*request).base.reserved[WRITTEN] = (*request).base.reserved[WRITTEN_BEFORE] + count as u64;
         (*request).error = -libc::ECANCELED;
         sync_queue_size(stream, core_of(stream));
     }
