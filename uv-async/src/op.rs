@@ -34,6 +34,8 @@ pub(crate) enum Waiting {
     /// A task of this runtime.
     Task(u32),
     Waker(Waker),
+    /// All of these: each may be gone when the result is there.
+    All(Vec<Waiting>),
 }
 
 impl Waiting {
@@ -54,11 +56,27 @@ impl Waiting {
         }
     }
 
+    /// These and another one.
+    fn and(self, other: Waiting) -> Waiting {
+        match self {
+            Waiting::Nothing => other,
+            Waiting::All(mut all) => {
+                if !all.iter().any(|one| one.is_same(&other)) {
+                    all.push(other);
+                }
+                Waiting::All(all)
+            }
+            one if one.is_same(&other) => other,
+            one => Waiting::All(vec![one, other]),
+        }
+    }
+
     pub(crate) fn wake<B: Backend>(self, rt: &Rt<B>, lp: &mut Loop<B>) {
         match self {
             Waiting::Nothing => {}
             Waiting::Task(id) => rt.wake_task(lp, id),
             Waiting::Waker(waker) => rt.enter(lp, || waker.wake()),
+            Waiting::All(all) => all.into_iter().for_each(|one| one.wake(rt, lp)),
         }
     }
 
@@ -68,6 +86,7 @@ impl Waiting {
             Waiting::Nothing => {}
             Waiting::Task(id) => rt.wake_task_later(id),
             Waiting::Waker(waker) => waker.wake(),
+            Waiting::All(all) => all.into_iter().for_each(|one| one.wake_later(rt)),
         }
     }
 }
@@ -203,6 +222,18 @@ impl<B: Backend, T: OrLost> Op<B, T> {
             self.rt.cells().put(cell);
         }
         Some(result)
+    }
+
+    /// As `poll`, for several tasks that wait for one request: all of them are woken, and one gets
+    /// the result.
+    pub(crate) fn poll_shared(&mut self, cx: &Context<'_>) -> Poll<T> {
+        if let Some(result) = self.take() {
+            return Poll::Ready(result);
+        }
+        if let Some(cell) = &self.cell {
+            cell.waiting.set(cell.waiting.take().and(Waiting::for_context(&self.rt, cx)));
+        }
+        Poll::Pending
     }
 }
 

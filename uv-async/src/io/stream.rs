@@ -141,11 +141,12 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
         Read { stream: self, buf: Some(buf), request: None }
     }
 
-    /// True if a read should take what the loop pushes: bytes come in small pieces, or another task
-    /// waits for them already.
+    /// True if a read should take what the loop pushes: bytes come in small pieces, or other tasks
+    /// wait for bytes already. One request at a time: the bytes of two that are dropped would come
+    /// back in the order of the drops.
     fn prefers_pushed(&self) -> bool {
-        let small = !self.received().input.borrow().large && self.received().requests.get() == 0;
-        small || self.received().has_waiting()
+        let received = self.received();
+        !received.input.borrow().large || received.requests.get() > 0 || received.has_waiting()
     }
 
     /// Reads without waiting if the last read has filled its buffer: then there may be more.
@@ -474,7 +475,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     pub(crate) fn poll_drain(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut draining = self.draining.borrow_mut();
         let Some(op) = &mut *draining else { return Poll::Ready(Ok(())) };
-        let (result, _) = ready!(Pin::new(op).poll(cx)).into_result();
+        let (result, _) = ready!(op.poll_shared(cx)).into_result();
         *draining = None;
         Poll::Ready(result.map(drop))
     }
@@ -491,7 +492,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
             *closing = Some(op);
         }
         let Some(op) = &mut *closing else { return Poll::Pending };
-        let result = ready!(Pin::new(op).poll(cx));
+        let result = ready!(op.poll_shared(cx));
         *closing = None;
         Poll::Ready(result)
     }
