@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::{Runtime, every, every_and_faulty};
-use uv_async::{LoopExt, TcpStream, yield_now};
+use uv_async::{LoopExt, Rt, TcpStream, yield_now};
 
 /// What should end fails after this time.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -125,5 +125,43 @@ fn bytes_of_two_dropped_reads_stay_in_order() {
             Ok(())
         };
         lp.block_on(async |rt| within(&rt, case).await).unwrap();
+    });
+}
+
+/// A wake of an outer `block_on` while an inner one runs is not lost.
+#[test]
+fn a_block_on_inside_of_another_takes_no_wake() {
+    every(|lp| {
+        let rt = Rt::attach(lp);
+        let inside = rt.clone();
+        let outer = async move {
+            let mut sleep = pin!(inside.sleep(Duration::from_millis(1)));
+            poll_fn(|cx| {
+                if sleep.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
+                }
+                // The timer fires while the inner one runs.
+                let inner = inside.sleep(Duration::from_millis(5));
+                inside.with(|lp| inside.block_on(lp, inner)).unwrap();
+                Poll::Pending
+            })
+            .await;
+        };
+        let (inside, limit) = (rt.clone(), rt.clone());
+        let limited = async move { limit.timeout(LIMIT, outer).await };
+        inside.block_on(lp, limited).unwrap().expect("the wake was lost");
+    });
+}
+
+/// What was dropped outside of tasks is closed before the next future is polled.
+#[test]
+fn drops_outside_of_tasks_come_before_the_next_future() {
+    every(|lp| {
+        let rt = Rt::attach(lp);
+        let streams = rt.block_on(lp, async { TcpStream::pair(&rt) }).unwrap().unwrap();
+        let key = streams.0.key();
+        drop(streams);
+        let closing = async { rt.with(|lp| uv_core::Handle::is_closing(key, lp)) };
+        assert!(rt.block_on(lp, closing).unwrap());
     });
 }

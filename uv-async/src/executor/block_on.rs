@@ -97,11 +97,13 @@ impl<B: Backend> Rt<B> {
     pub fn block_on<F: Future>(&self, lp: &mut Loop<B>, future: F) -> io::Result<F::Output> {
         let mut future = pin!(Some(future));
         let (id, header) = self.0.tasks.borrow_mut().insert(&self.0.signal, None);
+        self.0.roots.set(self.0.roots.get() + 1);
         let removed = RemoveRoot { rt: self, id };
         let waker = Waker::from(header);
         let value = loop {
-            self.settle(lp);
             // As in a pass: while it is polled, wakers need not notify the loop.
+            self.run_deferred(lp);
+            self.settle(lp);
             self.take_woken();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 self.enter(lp, || {
@@ -153,6 +155,10 @@ struct RemoveRoot<'a, B: Backend> {
 
 impl<B: Backend> Drop for RemoveRoot<'_, B> {
     fn drop(&mut self) {
-        drop(self.rt.0.tasks.borrow_mut().remove(self.id));
+        let inner = &*self.rt.0;
+        drop(inner.tasks.borrow_mut().remove(self.id));
+        inner.roots.set(inner.roots.get() - 1);
+        // A wake of the outer future may have been taken for one of this: it is polled once more.
+        inner.root_woken.set(inner.roots.get() > 0);
     }
 }

@@ -84,8 +84,11 @@ struct Inner<B: Backend> {
     in_pass: Cell<bool>,
     /// The handle keeps the loop alive.
     referenced: Cell<bool>,
-    /// The future of `block_on` was woken.
+    /// A future of `block_on` was woken.
     root_woken: Cell<bool>,
+    /// The number of calls of `block_on` under way, of which each but the first is made by the
+    /// future of another.
+    roots: Cell<u32>,
     /// Calls that need the loop, made while it was not lent.
     deferred: RefCell<VecDeque<Deferred<B>>>,
     /// The loop or its handle is gone: tasks cannot run any more.
@@ -152,6 +155,7 @@ impl<B: Backend> Rt<B> {
             in_pass: Cell::new(false),
             referenced: Cell::new(true),
             root_woken: Cell::new(false),
+            roots: Cell::new(0),
             deferred: RefCell::default(),
             detached: Cell::new(false),
             cells: CellPool::default(),
@@ -301,7 +305,8 @@ impl<B: Backend> Rt<B> {
     /// Wakes a task by its id, from the loop's thread: no queue of other threads is involved.
     #[inline]
     pub(crate) fn wake_task(&self, lp: &mut Loop<B>, id: u32) {
-        if self.0.tasks.borrow_mut().make_ready(id) && !self.0.scheduled.get() {
+        let is_due = self.0.scheduled.get() | self.0.in_pass.get();
+        if self.0.tasks.borrow_mut().make_ready(id) && !is_due {
             self.schedule(lp);
         }
     }
@@ -358,7 +363,7 @@ impl<B: Backend> Rt<B> {
         let inner = &*self.0;
         inner.scheduled.set(false);
         // A callback that exchanges loops can run the other one inside of a pass: the outer pass
-        // polls what is due.
+        // polls what is due, or schedules another.
         if inner.in_pass.replace(true) {
             return;
         }
@@ -381,7 +386,7 @@ impl<B: Backend> Rt<B> {
     /// Lets wakers notify the loop again, unless a pass is due.
     #[inline]
     fn end_attendance(&self, lp: &mut Loop<B>) {
-        let rest = self.0.tasks.borrow().any_ready();
+        let rest = self.0.tasks.borrow().any_ready() | self.0.inbox.has_any();
         if rest || !self.0.signal.queue.leave() {
             self.schedule(lp);
         }
@@ -444,6 +449,7 @@ impl<B: Backend> Rt<B> {
                 contain(|| drop(orphan));
             }
         } else {
+            contain(|| drop(polled)); // The payload of a panic may panic once more.
             self.end_task(id, task);
         }
     }

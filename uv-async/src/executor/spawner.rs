@@ -34,10 +34,16 @@ impl<B: Backend> Inbox<B> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True if there are tasks to spawn.
+    #[inline]
+    pub(super) fn has_any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
     /// Spawns the tasks of other threads.
     #[inline]
     pub(super) fn spawn_all(&self, rt: &Rt<B>) {
-        if self.any.load(Ordering::Relaxed) {
+        if self.has_any() {
             self.spawn_waiting(rt);
         }
     }
