@@ -7,11 +7,13 @@ mod lent;
 mod listener;
 mod memory;
 mod pipe;
+mod reading;
 mod received;
 mod send_file;
 pub(crate) mod stream;
 mod tcp;
 mod udp;
+mod writing;
 
 pub use buf::BufResult;
 pub use halves::{ReadHalf, WriteHalf, copy_bidirectional};

@@ -9,7 +9,8 @@ use uv_core::Stream;
 use uv_core::fs::File;
 use uv_core::poll_core::Backend;
 
-use super::stream::{IoStream, Writing};
+use super::stream::IoStream;
+use super::writing::Writing;
 
 impl<S: Stream, B: Backend> IoStream<S, B> {
     /// Sends a range of an open file, after the writes before it and before those behind it.

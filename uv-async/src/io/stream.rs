@@ -4,22 +4,21 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use uv_core::poll_core::Backend;
-use uv_core::{
-    AnyHandle, DefaultBackend, IoBuf, IoBufMut, Loop, ReadRequest, Stream, WriteRequest,
-};
+use uv_core::{AnyHandle, DefaultBackend, IoBuf, IoBufMut, Loop, Stream};
 
-use super::buf::{BufResult, Carried, Done, len_of};
+use super::buf::{BufResult, Carried, Done};
 use super::halves::{ReadHalf, WriteHalf};
 use super::input::Chunk;
 use super::lent::Lent;
-use super::received::{LARGE, Received};
+use super::reading::{Lend, Read};
+use super::received::Received;
+use super::writing::{Write, WriteAll, WriteSlice};
 use crate::Rt;
-use crate::op::{Op, OrLost};
+use crate::op::Op;
 
 /// The number of reads in a row that do not let other tasks run.
 const MAX_STREAK: u8 = 16;
@@ -35,7 +34,8 @@ const MAX_JOINED: usize = 2048;
 ///
 /// It owns its handle and closes it on drop. Bytes that were written leave before. All methods take
 /// `&self`, so that one task can read while another writes; [`split`](IoStream::split) gives two
-/// halves with a type each. `S` is the kind of the handle.
+/// halves with a type each. Several tasks may read, each byte goes to one of them, or write, where
+/// pieces of large writes alternate. `S` is the kind of the handle.
 ///
 /// The loop goes on reading between two reads, but a stream that nothing waits for does not keep
 /// the loop alive: tasks do, and writes that are not complete.
@@ -44,7 +44,7 @@ const MAX_JOINED: usize = 2048;
 /// [`lend`](IoStream::lend) gives access to a buffer of the runtime, and the traits of other crates
 /// (features `futures-io`, `tokio-io`, `hyper`) copy. They can be mixed: bytes come in order.
 pub struct IoStream<S: Stream, B: Backend = DefaultBackend> {
-    rt: Rt<B>,
+    pub(super) rt: Rt<B>,
     key: Option<S>,
     received: Option<Rc<Received>>,
     /// Bytes that a `poll_fill_buf` of the traits has lent. The next read puts them back.
@@ -138,19 +138,19 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// No byte is lost: bytes that arrive for a dropped read are for the next one, in order. The
     /// buffer is dropped as soon as no operation uses it.
     pub fn read<T: IoBufMut>(&self, buf: T) -> impl Future<Output = BufResult<usize, T>> {
-        Read { stream: self, buf: Some(buf), request: None }
+        Read::new(self, buf)
     }
 
     /// True if a read should take what the loop pushes: bytes come in small pieces, or other tasks
     /// wait for bytes already. One request at a time: the bytes of two that are dropped would come
     /// back in the order of the drops.
-    fn prefers_pushed(&self) -> bool {
+    pub(super) fn prefers_pushed(&self) -> bool {
         let received = self.received();
         !received.input.borrow().large || received.requests.get() > 0 || received.has_waiting()
     }
 
     /// Reads without waiting if the last read has filled its buffer: then there may be more.
-    fn try_more(&self, memory: &mut [u8]) -> Option<io::Result<usize>> {
+    pub(super) fn try_more(&self, memory: &mut [u8]) -> Option<io::Result<usize>> {
         let mut input = self.received().input.borrow_mut();
         if !input.full
             || self.received().is_pushing()
@@ -228,6 +228,11 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
 
     /// Waits for bytes, and lends the runtime's buffer that they are in: empty at the end of the
     /// stream.
+    ///
+    /// The loop goes on reading afterwards, also if no further read is made. It stops when bytes
+    /// arrive before the earlier ones are consumed: then the rest waits in the kernel until a read
+    /// needs it. A stream that only the loop reads does not keep the loop alive;
+    /// [`into_key`](IoStream::into_key) ends the reading.
     ///
     /// ```
     /// use uv_async::{LoopExt, TcpStream};
@@ -317,7 +322,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// If this is dropped, bytes that the kernel has not taken are not sent; how many were is not
     /// known. Drop the stream too, or write in a task of its own.
     pub fn write<T: IoBuf>(&self, buf: T) -> impl Future<Output = BufResult<usize, T>> {
-        Write { stream: self, buf: Some(buf), total: 0, request: None }
+        Write::new(self, buf)
     }
 
     /// Writes a whole buffer: bytes, or a list of such buffers as if they were one.
@@ -349,7 +354,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     ///
     /// As [`write`](IoStream::write).
     pub fn write_all<T: IoBuf>(&self, buf: T) -> impl Future<Output = BufResult<(), T>> {
-        WriteAll(Write { stream: self, buf: Some(buf), total: 0, request: None })
+        WriteAll(Write::new(self, buf))
     }
 
     /// Writes all of a slice. Bytes that the kernel does not take immediately are copied.
@@ -388,7 +393,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
 
     /// Writes what can be written without waiting.
     #[inline]
-    fn try_write<T: IoBuf>(&self, buf: &T, total: usize) -> io::Result<usize> {
+    pub(super) fn try_write<T: IoBuf>(&self, buf: &T, total: usize) -> io::Result<usize> {
         let (key, pieces) = (self.key(), buf.pieces());
         match pieces {
             _ if total == 0 => Ok(0),
@@ -439,7 +444,11 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
 
     /// The same for one piece, which is not empty.
     #[inline]
-    fn poll_write_piece(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write_piece(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if self.draining.borrow().is_some() {
             ready!(self.poll_drain(cx))?;
         }
@@ -535,7 +544,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
 }
 
 /// The callback of reads and writes.
-fn finish<S, B: Backend, T: 'static>(
+pub(super) fn finish<S, B: Backend, T: 'static>(
     lp: &mut Loop<B>,
     _: S,
     result: io::Result<usize>,
@@ -567,276 +576,6 @@ fn close<S: Stream, B: Backend>(lp: &mut Loop<B>, key: S) {
     }
     // Fails only if the program has closed the handle.
     let _ = key.close(lp);
-}
-
-/// See [`IoStream::read`].
-struct Read<'a, S: Stream, B: Backend, T: IoBufMut> {
-    stream: &'a IoStream<S, B>,
-    /// `None` once a request has it.
-    buf: Option<T>,
-    request: Option<Reading<'a, S, B, T>>,
-}
-
-/// The buffer is used through references only, and so is not pinned.
-impl<S: Stream, B: Backend, T: IoBufMut> Unpin for Read<'_, S, B, T> {}
-
-impl<S: Stream, B: Backend, T: IoBufMut> Future for Read<'_, S, B, T> {
-    type Output = BufResult<usize, T>;
-
-    /// Most reads take what the loop has pushed, or wait for it.
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let stream = self.stream;
-        let received = stream.received();
-        let Some(buf) = &mut self.buf else { return self.poll_request(cx) };
-        let memory = buf.memory();
-        let mut input = received.input.borrow_mut();
-        if input.is_usual() && !memory.is_empty() {
-            if input.has_chunk() {
-                let count = input.copy_chunk(memory);
-                drop(input);
-                return self.ready(Ok(count));
-            }
-            if input.is_empty() && received.is_pushing() {
-                input.release_memory(stream.rt.memory());
-                received.wait(&stream.rt, cx);
-                return Poll::Pending;
-            }
-        }
-        drop(input);
-        self.poll_unusual(cx)
-    }
-}
-
-impl<S: Stream, B: Backend, T: IoBufMut> Read<'_, S, B, T> {
-    #[inline]
-    fn ready(&mut self, result: io::Result<usize>) -> Poll<BufResult<usize, T>> {
-        let Some(buf) = self.buf.take() else { panic!("polled after it was ready") };
-        Poll::Ready((result, buf))
-    }
-
-    #[inline(never)]
-    fn poll_unusual(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
-        let stream = self.stream;
-        let Some(buf) = &mut self.buf else { return self.poll_request(cx) };
-        if buf.memory().is_empty() {
-            return self.ready(Err(empty_buffer()));
-        }
-        stream.put_front_back(0);
-        let copied = stream.received().input.borrow_mut().copy_to(buf.memory());
-        if copied > 0 {
-            return self.ready(Ok(copied));
-        }
-        if let Some(result) = stream.try_more(buf.memory()) {
-            return self.ready(result);
-        }
-        if stream.prefers_pushed() {
-            let filled = ready!(stream.poll_fill(cx));
-            let copy = |()| stream.received().input.borrow_mut().copy_to(buf.memory());
-            let result = filled.map(copy);
-            return self.ready(result);
-        }
-        self.start_request(cx)
-    }
-
-    /// Gives the buffer to a request, which reads into it.
-    fn start_request(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
-        let (stream, Some(buf)) = (self.stream, self.buf.take()) else { return Poll::Pending };
-        let (completer, op) = stream.rt.op();
-        let (key, carried) = (stream.key(), Carried::new(buf, 0, completer));
-        let request = stream.rt.with(|lp| {
-            stream.received().stop(lp, key);
-            key.read(lp, carried, finish)
-        });
-        let mut reading = Reading { stream, op, request: None };
-        match request {
-            Ok(request) => reading.request = Some(request),
-            Err(error) => return Poll::Ready(reading.op.refused(error)),
-        }
-        stream.received().requests.set(stream.received().requests.get() + 1);
-        self.request = Some(reading);
-        self.poll_request(cx)
-    }
-
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
-        let Some(reading) = &mut self.request else { panic!("polled after it was ready") };
-        let (result, mut buf) = ready!(Pin::new(&mut reading.op).poll(cx)).into_result();
-        let (count, size) = (*result.as_ref().unwrap_or(&0), buf.memory().len());
-        let mut input = self.stream.received().input.borrow_mut();
-        (input.full, input.large, input.streak) = (count == size, count >= LARGE, 0);
-        drop(input);
-        self.request = None;
-        Poll::Ready((result, buf))
-    }
-}
-
-/// See [`IoStream::lend`].
-struct Lend<'a, S: Stream, B: Backend>(&'a IoStream<S, B>);
-
-impl<'a, S: Stream, B: Backend> Future for Lend<'a, S, B> {
-    type Output = io::Result<Lent<'a>>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        ready!(self.0.poll_fill(cx))?;
-        let input = &self.0.received().input;
-        let chunk = input.borrow_mut().take_chunk();
-        Poll::Ready(Ok(Lent::new(input, chunk)))
-    }
-}
-
-/// See [`IoStream::write`].
-struct Write<'a, S: Stream, B: Backend, T: IoBuf> {
-    stream: &'a IoStream<S, B>,
-    /// `None` once a request has it.
-    buf: Option<T>,
-    /// The number of bytes of a buffer that a request has.
-    total: usize,
-    request: Option<Writing<'a, B, Done<T>>>,
-}
-
-/// As with [`Read`].
-impl<S: Stream, B: Backend, T: IoBuf> Unpin for Write<'_, S, B, T> {}
-
-impl<S: Stream, B: Backend, T: IoBuf> Write<'_, S, B, T> {
-    /// Most writes are done by the first attempt.
-    #[inline]
-    fn poll(&mut self, cx: &mut Context<'_>, all: bool) -> Poll<BufResult<usize, T>> {
-        let Some(buf) = &self.buf else { return self.poll_request(cx) };
-        let total = len_of(buf);
-        match self.stream.try_write(buf, total) {
-            Ok(written) if written == total || !all && written > 0 => self.ready(Ok(written)),
-            tried => self.poll_rest(cx, tried, total),
-        }
-    }
-
-    #[inline]
-    fn ready(&mut self, result: io::Result<usize>) -> Poll<BufResult<usize, T>> {
-        let Some(buf) = self.buf.take() else { panic!("polled after it was ready") };
-        Poll::Ready((result, buf))
-    }
-
-    /// Gives the rest to a request.
-    #[inline(never)]
-    fn poll_rest(
-        &mut self,
-        cx: &mut Context<'_>,
-        tried: io::Result<usize>,
-        total: usize,
-    ) -> Poll<BufResult<usize, T>> {
-        let written = match tried {
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return self.ready(Err(error)),
-        };
-        let (stream, Some(buf)) = (self.stream, self.buf.take()) else { return Poll::Pending };
-        let (completer, op) = stream.rt.op();
-        let (key, carried) = (stream.key(), Carried::new(buf, written, completer));
-        let request = stream.rt.with(|lp| {
-            key.write(lp, carried, |lp, key, result, carried| {
-                finish(lp, key, result.map(|()| 0), carried);
-            })
-        });
-        let mut writing = Writing { rt: &stream.rt, op, request: None };
-        match request {
-            Ok(request) => writing.request = Some(request),
-            Err(error) => return Poll::Ready(writing.op.refused(error)),
-        }
-        (self.request, self.total) = (Some(writing), total);
-        self.poll_request(cx)
-    }
-
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<usize, T>> {
-        let Some(writing) = &mut self.request else { panic!("polled after it was ready") };
-        let (result, buf) = ready!(Pin::new(&mut writing.op).poll(cx)).into_result();
-        self.request = None;
-        Poll::Ready((result.map(|_| self.total), buf))
-    }
-}
-
-impl<S: Stream, B: Backend, T: IoBuf> Future for Write<'_, S, B, T> {
-    type Output = BufResult<usize, T>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Write::poll(self.get_mut(), cx, false)
-    }
-}
-
-/// See [`IoStream::write_all`].
-struct WriteAll<'a, S: Stream, B: Backend, T: IoBuf>(Write<'a, S, B, T>);
-
-impl<S: Stream, B: Backend, T: IoBuf> Future for WriteAll<'_, S, B, T> {
-    type Output = BufResult<(), T>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (result, buf) = ready!(Write::poll(&mut self.0, cx, true));
-        Poll::Ready((result.map(drop), buf))
-    }
-}
-
-/// See [`IoStream::write_slice`].
-struct WriteSlice<'a, 'b, S: Stream, B: Backend> {
-    stream: &'a IoStream<S, B>,
-    bytes: &'b [u8],
-}
-
-impl<S: Stream, B: Backend> Future for WriteSlice<'_, '_, S, B> {
-    type Output = io::Result<()>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        while !self.bytes.is_empty() {
-            let count = ready!(self.stream.poll_write_piece(cx, self.bytes))?;
-            self.bytes = &self.bytes[count..];
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// A read in flight.
-struct Reading<'a, S: Stream, B: Backend, T: IoBufMut> {
-    stream: &'a IoStream<S, B>,
-    op: Op<B, Done<T>>,
-    request: Option<ReadRequest>,
-}
-
-impl<S: Stream, B: Backend, T: IoBufMut> Drop for Reading<'_, S, B, T> {
-    fn drop(&mut self) {
-        let Some(request) = self.request else { return };
-        let (rt, received) = (&self.stream.rt, self.stream.received());
-        if self.op.is_pending() {
-            match self.op.take() {
-                Some(done) => {
-                    if let (Ok(count), mut buf) = done.into_result() {
-                        received.input.borrow_mut().push(&buf.memory()[..count]);
-                    }
-                }
-                None => rt.with_or_defer(move |lp| drop(request.cancel(lp))),
-            }
-        }
-        received.request_ended(rt);
-    }
-}
-
-/// A write in flight.
-pub(super) struct Writing<'a, B: Backend, T: OrLost> {
-    pub(super) rt: &'a Rt<B>,
-    pub(super) op: Op<B, T>,
-    pub(super) request: Option<WriteRequest>,
-}
-
-impl<B: Backend, T: OrLost> Drop for Writing<'_, B, T> {
-    fn drop(&mut self) {
-        if let Some(request) = self.request.filter(|_| self.op.is_pending()) {
-            self.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
-        }
-    }
-}
-
-fn empty_buffer() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "a read needs a buffer that is not empty")
 }
 
 impl<S: Stream, B: Backend> fmt::Debug for IoStream<S, B> {
