@@ -80,6 +80,38 @@ fn reads_and_writes_with_owned_buffers() {
     });
 }
 
+/// Reads that are requests with buffers of their own, and writes that wait for the reader.
+#[test]
+fn large_reads_and_writes_that_wait() {
+    const SIZE: usize = 4 << 20;
+    every_round(async |rt, round| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let writer = rt.spawn_local(async move {
+            let mut ours = vec![1; SIZE];
+            loop {
+                let (result, back) = one.write_all(ours).await;
+                if result.is_err() {
+                    return; // The reader is gone.
+                }
+                ours = back;
+            }
+        });
+        let mut theirs = vec![0; 32 << 10];
+        loop {
+            let mut left = SIZE / 16;
+            while left > 0 {
+                let (count, back) = other.read(theirs).await;
+                left -= count?.min(left);
+                theirs = back;
+            }
+            if !round() {
+                writer.abort();
+                return Ok(());
+            }
+        }
+    });
+}
+
 #[test]
 fn lent_reads() {
     every_round(async |rt, round| {
