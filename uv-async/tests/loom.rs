@@ -57,7 +57,7 @@ impl Shared {
         loop {
             let mut ready = Vec::new();
             let node = |id: u32| self.nodes.get(id as usize);
-            if self.queue.attend() {
+            if self.queue.begin_drain() {
                 self.queue.take(node, |id| ready.push(id));
             }
             for id in ready.into_iter().rev() {
@@ -65,7 +65,7 @@ impl Shared {
                 self.seen.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
                 polled.push(id);
             }
-            if self.queue.leave() {
+            if self.queue.end_drain() {
                 return;
             }
         }
@@ -94,7 +94,7 @@ fn every_wake_is_polled_after_it_and_notified_if_needed() {
 }
 
 #[test]
-fn wakes_before_a_turn_notify_once() {
+fn wakes_before_a_pass_notify_once() {
     check(|| {
         let shared = shared();
         let threads = [0, 1].map(|index| {

@@ -103,7 +103,7 @@ impl<B: Backend> Rt<B> {
         let value = loop {
             // As in a pass: while it is polled, wakers need not notify the loop.
             self.run_deferred(lp);
-            self.settle(lp);
+            self.update_reference(lp);
             self.take_woken();
             let polled = catch_unwind(AssertUnwindSafe(|| {
                 self.enter(lp, || {
@@ -115,7 +115,7 @@ impl<B: Backend> Rt<B> {
                     }
                 })
             }));
-            self.end_attendance(lp);
+            self.end_drain(lp);
             match polled {
                 Ok(Poll::Ready(value)) => break value,
                 Ok(Poll::Pending) => {}
@@ -130,7 +130,7 @@ impl<B: Backend> Rt<B> {
         };
         self.enter(lp, || future.set(None));
         drop(removed);
-        self.settle(lp);
+        self.update_reference(lp);
         Ok(value)
     }
 }

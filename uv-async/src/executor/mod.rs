@@ -266,7 +266,7 @@ impl<B: Backend> Rt<B> {
         let (id, header) = self.0.tasks.borrow_mut().insert(&self.0.signal, Some(Box::pin(task)));
         let woken = self.try_with(|lp| {
             self.wake_task(lp, id);
-            self.settle(lp);
+            self.update_reference(lp);
         });
         if woken.is_none() {
             std::task::Wake::wake_by_ref(&header);
@@ -376,18 +376,18 @@ impl<B: Backend> Rt<B> {
             self.poll_ready();
         });
         self.run_deferred(lp);
-        self.settle(lp);
+        self.update_reference(lp);
         if inner.root_woken.get() {
             lp.stop();
         }
-        self.end_attendance(lp);
+        self.end_drain(lp);
     }
 
     /// Lets wakers notify the loop again, unless a pass is due.
     #[inline]
-    fn end_attendance(&self, lp: &mut Loop<B>) {
+    fn end_drain(&self, lp: &mut Loop<B>) {
         let rest = self.0.tasks.borrow().any_ready() | self.0.inbox.has_any();
-        if rest || !self.0.signal.queue.leave() {
+        if rest || !self.0.signal.queue.end_drain() {
             self.schedule(lp);
         }
     }
@@ -430,7 +430,7 @@ impl<B: Backend> Rt<B> {
     #[inline]
     fn take_woken(&self) -> bool {
         let queue = &self.0.signal.queue;
-        let any = queue.attend();
+        let any = queue.begin_drain();
         if any {
             self.0.tasks.borrow_mut().take_woken(queue);
         }
@@ -480,7 +480,7 @@ impl<B: Backend> Rt<B> {
 
     /// Lets the handle keep the loop alive while there are tasks.
     #[inline]
-    fn settle(&self, lp: &mut Loop<B>) {
+    fn update_reference(&self, lp: &mut Loop<B>) {
         let live = self.task_count() > 0;
         if self.0.referenced.get() != live {
             self.reference(lp, live);

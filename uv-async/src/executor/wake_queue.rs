@@ -2,7 +2,7 @@
 //!
 //! A stack of task ids, linked through the nodes of the tasks. The loop takes the whole stack at
 //! once, so that no entry is removed while another thread links to it. The head also records whether
-//! the loop has to be notified: after the first push onto a queue that is not attended, and only
+//! the loop has to be notified: after the first push onto a queue that it is not draining, and only
 //! then.
 //!
 //! The loop's own thread has a list without atomics beside it: see `tasks`.
@@ -10,12 +10,12 @@
 use super::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// The queue is empty, and the loop does not check it until it is notified.
-const UNATTENDED: u32 = u32::MAX;
+const IDLE: u32 = u32::MAX;
 /// The queue is empty, and the loop is going to check it.
-const ATTENDED: u32 = u32::MAX - 1;
+const DRAINING: u32 = u32::MAX - 1;
 
 /// The number of ids that a queue can hold.
-pub(crate) const MAX_IDS: u32 = ATTENDED;
+pub(crate) const MAX_IDS: u32 = DRAINING;
 
 /// The queue.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(id: u32) -> Node {
         debug_assert!(id < MAX_IDS);
-        Node { id, queued: AtomicBool::new(false), next: AtomicU32::new(UNATTENDED) }
+        Node { id, queued: AtomicBool::new(false), next: AtomicU32::new(IDLE) }
     }
 
     /// Marks it as queued. False if it was already: then the entry that is there serves both.
@@ -53,7 +53,7 @@ impl Node {
 
 impl WakeQueue {
     pub(crate) fn new() -> WakeQueue {
-        WakeQueue { head: AtomicU32::new(UNATTENDED) }
+        WakeQueue { head: AtomicU32::new(IDLE) }
     }
 
     /// Queues a node unless it is queued. True if the loop has to be notified.
@@ -72,34 +72,29 @@ impl WakeQueue {
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return head == UNATTENDED,
+                Ok(_) => return head == IDLE,
                 Err(changed) => head = changed,
             }
         }
     }
 
-    /// Attends the queue: from here until [`leave`](WakeQueue::leave) no push needs a notification.
-    /// True if there are entries to [take](WakeQueue::take). A push that this misses is found by the
-    /// next call, or by [`leave`](WakeQueue::leave).
+    /// Begins to drain: until [`end_drain`](WakeQueue::end_drain) no push needs a notification. True if there are entries to [take](WakeQueue::take). A push that this misses is found by the
+    /// next call, or by [`end_drain`](WakeQueue::end_drain).
     #[inline]
-    pub(crate) fn attend(&self) -> bool {
+    pub(crate) fn begin_drain(&self) -> bool {
         match self.head.load(Ordering::Relaxed) {
-            ATTENDED => false,
-            UNATTENDED => {
-                let attended = self.head.compare_exchange(
-                    UNATTENDED,
-                    ATTENDED,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                );
-                attended.is_err()
+            DRAINING => false,
+            IDLE => {
+                let begun =
+                    self.head.compare_exchange(IDLE, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
+                begun.is_err()
             }
             _ => true,
         }
     }
 
     /// Takes all entries; `node` finds a node by its id, and `taken` gets the ids, the last one
-    /// first. The queue is attended afterwards.
+    /// first. The loop is draining afterwards.
     ///
     /// Called by the loop's thread only.
     pub(crate) fn take<'a>(
@@ -107,19 +102,18 @@ impl WakeQueue {
         node: impl Fn(u32) -> Option<&'a Node>,
         mut taken: impl FnMut(u32),
     ) {
-        let mut id = self.head.swap(ATTENDED, Ordering::AcqRel);
-        while id < ATTENDED {
+        let mut id = self.head.swap(DRAINING, Ordering::AcqRel);
+        while id < DRAINING {
             let Some(node) = node(id) else { break };
             id = node.next.load(Ordering::Relaxed);
             taken(node.id);
         }
     }
 
-    /// Ends the attendance. False if there are new entries: then it goes on.
+    /// Ends draining. False if there are new entries: then the loop goes on.
     #[inline]
-    pub(crate) fn leave(&self) -> bool {
-        let left =
-            self.head.compare_exchange(ATTENDED, UNATTENDED, Ordering::AcqRel, Ordering::Acquire);
-        matches!(left, Ok(_) | Err(UNATTENDED))
+    pub(crate) fn end_drain(&self) -> bool {
+        let left = self.head.compare_exchange(DRAINING, IDLE, Ordering::AcqRel, Ordering::Acquire);
+        matches!(left, Ok(_) | Err(IDLE))
     }
 }
