@@ -73,7 +73,7 @@
 //!    comment whose first line states the property. Build it from `support`: sources, waits,
 //!    limits, signals, children, a counter of system calls. Await events rather than sleep;
 //!    prefer one precise assertion with a message to many.
-//! 2. Add its name to the list in `cases/mod.rs`, the only one: [`all_cases`], the tests of
+//! 2. Add its name to the list in `cases/list`, the only one: [`all_cases`], the tests of
 //!    [`suite!`] and the program's `--list` are generated from it.
 //! 3. Inject a defect in `tests/broken/mod.rs` and name the case that catches it in
 //!    `tests/defects.rs`, or break the loop temporarily, and verify that the case fails.

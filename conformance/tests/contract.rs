@@ -69,7 +69,7 @@ fn the_documents_name_no_cases() {
         let quoted = document.split('`').skip(1).step_by(2);
         let mut paths = quoted.filter_map(|word| word.split_once("::"));
         let named = paths.find(|(group, _)| groups.contains(group));
-        assert_eq!(named, None, "case names belong in cases/mod.rs only");
+        assert_eq!(named, None, "case names belong in cases/list only");
     }
 }
 

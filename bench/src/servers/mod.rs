@@ -130,6 +130,13 @@ pub(crate) fn all() -> Vec<Server> {
         add(ContestantId::Peer("glommio-buffered"), glommio::serve_buffered);
     }
 
+    add_absent(&mut servers);
+    refuse_without_uring(&mut servers);
+    servers
+}
+
+/// Adds the peers that are not in this build, with the reason.
+fn add_absent(servers: &mut Vec<Server>) {
     let absent = [
         ("libuv", cfg!(feature = "libuv")),
         ("compio", cfg!(feature = "compio")),
@@ -142,8 +149,12 @@ pub(crate) fn all() -> Vec<Server> {
             servers.push(Server { id: ContestantId::Peer(name), serve: Err(why) });
         }
     }
+}
+
+/// Gives all servers that use io_uring its error, if it cannot be used here.
+fn refuse_without_uring(servers: &mut [Server]) {
     if let Err(error) = poll_uring::Uring::new() {
-        for server in &mut servers {
+        for server in servers {
             let uses_it = matches!(
                 server.id,
                 ContestantId::Core("uring")
@@ -157,7 +168,6 @@ pub(crate) fn all() -> Vec<Server> {
             }
         }
     }
-    servers
 }
 
 /// A listening socket whose address several threads can share: the kernel distributes connections.

@@ -75,20 +75,7 @@ pub fn handles_arrive_with_their_bytes(lab: &Lab) -> Verdict {
     udp.bind(&mut lp, any_port(), UdpBindFlags::empty()).unwrap();
     let port = udp.local_addr(&lp).unwrap();
     let sent: [AnyHandle; 4] = [tcp.into(), udp.into(), pipe.into(), fifo_writer.into()];
-    let (arrived, callbacks) = (Log::default(), Log::default());
-    let note = arrived.clone();
-    other
-        .read_start(&mut lp, move |lp, other, bytes| {
-            let bytes = bytes.unwrap();
-            assert_eq!(other.pending_count(lp), bytes.len(), "one a byte");
-            for byte in bytes.iter().copied() {
-                let kind = other.pending_kind(lp).unwrap();
-                note.push((byte, kind, other.accept_pending(lp).unwrap()));
-            }
-            assert_eq!((other.pending_count(lp), other.pending_kind(lp)), (0, None));
-            assert_eq!(refusal(other.accept_pending(lp)), ErrorKind::WouldBlock);
-        })
-        .unwrap();
+    let (arrived, callbacks) = (accept_each(&mut lp, other), Log::default());
     for (handle, byte) in sent.into_iter().zip(["t", "u", "p", "f"]) {
         let log = callbacks.clone();
         one.write_with_handles(&mut lp, byte, &[handle], move |lp, _, result, buffer| {
@@ -150,6 +137,25 @@ pub fn handles_arrive_with_their_bytes(lab: &Lab) -> Verdict {
     other.close(&mut lp).unwrap();
     finish(lp);
     Ok(())
+}
+
+/// Accepts each handle that arrives with its byte. Returns the bytes, kinds and handles.
+fn accept_each(lp: &mut Loop, other: Pipe) -> Log<(u8, PendingKind, AnyHandle)> {
+    let arrived = Log::default();
+    let log = arrived.clone();
+    other
+        .read_start(lp, move |lp, other, bytes| {
+            let bytes = bytes.unwrap();
+            assert_eq!(other.pending_count(lp), bytes.len(), "one a byte");
+            for byte in bytes.iter().copied() {
+                let kind = other.pending_kind(lp).unwrap();
+                log.push((byte, kind, other.accept_pending(lp).unwrap()));
+            }
+            assert_eq!((other.pending_count(lp), other.pending_kind(lp)), (0, None));
+            assert_eq!(refusal(other.accept_pending(lp)), ErrorKind::WouldBlock);
+        })
+        .unwrap();
+    arrived
 }
 
 /// One write passes several handles, up to the kernel's limit, in order. The same handle may occur
