@@ -16,6 +16,9 @@ use crate::suites::Scale;
 /// The maximum number of events between two reads of the clock.
 const BLOCK: u64 = 64;
 
+/// A timeout that does not expire.
+const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
+
 /// The suite.
 pub fn suite(scale: Scale) -> Suite {
     let (counts, budget): (&[usize], _) = match scale {
@@ -60,6 +63,11 @@ fn scenario(count: usize, budget: Duration) -> Scenario {
                 "wait",
                 "a wait that returns immediately with the one source that stays ready. \
                  mio has no level-triggered mode",
+                Count::AtLeast(1),
+            ),
+            cost(
+                "wait, timed",
+                "the same with a timeout, which does not expire, as in a loop with timers",
                 Count::AtLeast(1),
             ),
             cost(
@@ -126,6 +134,10 @@ impl OnPoller for Wait {
             }
             let wait = (!P::EDGE).then(|| self.repeated(active.len(), || waiting.wait(None)));
             waits.push(wait.transpose()?);
+            if waits.len() == 1 {
+                let timed = (!P::EDGE).then(|| self.repeated(1, || waiting.wait(MINUTE)));
+                waits.push(timed.transpose()?);
+            }
             active.iter().try_for_each(|number| sources[*number].make_quiet())?;
             // The poller may still have the old state of a source.
             while waiting.wait(zero)? > 0 {}
