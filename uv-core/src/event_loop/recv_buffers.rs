@@ -86,6 +86,7 @@ impl Provided {
     }
 
     /// The leased bytes.
+    #[inline]
     fn piece(&self, lease: BufferLease, len: usize) -> Piece {
         let start = usize::from(lease.buffer) * self.size as usize + lease.offset as usize;
         assert!(lease.group == self.group && start + len <= self.memory.bytes.len());
@@ -113,6 +114,7 @@ pub(crate) struct Piece {
 impl Deref for Piece {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         let bytes = self.memory.bytes[self.start..][..self.len].as_ptr().cast();
         // SAFETY: the slicing above checks the bounds. The kernel does not write to a leased piece
@@ -127,6 +129,7 @@ pub(crate) struct Groups([Option<Provided>; GROUPS]);
 
 impl Groups {
     /// The first `len` bytes of a lease; `None` if its group is not registered.
+    #[inline]
     pub(crate) fn piece(&self, lease: BufferLease, len: usize) -> Option<Piece> {
         self.0.get(usize::from(lease.group))?.as_ref().map(|provided| provided.piece(lease, len))
     }

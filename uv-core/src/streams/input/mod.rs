@@ -170,12 +170,14 @@ pub(crate) fn done<B: Backend>(lp: &mut Loop<B>, key: Token, done: Done) -> bool
     let Some(flight) = slot.input else { return false };
     if !done.more {
         slot.input = None;
+        // Before a callback runs: a panic must not keep the handle open.
+        arm::flight_ended(lp, key);
     }
-    // Before a callback runs: a panic must not keep the handle open.
-    arm::flight_ended(lp, key);
     let ran = match flight.kind {
         OpKind::Accept | OpKind::AcceptMulti => accept::done(lp, key, flight, done),
         OpKind::Recv => read::done(lp, key, done),
+        // The operation continues, and a callback that has changed the stream has armed it.
+        _ if done.more => return recv_queue::receive_done(lp, key, done),
         _ => recv_queue::receive_done(lp, key, done),
     };
     arm::update_or_fail(lp, key);

@@ -12,7 +12,7 @@ use poll_core::{Backend, Token};
 use super::read::{READS_PER_EVENT, Reader};
 use crate::event_loop::{Done, Piece};
 use crate::streams::input::read;
-use crate::streams::{self, Flags, StreamSlot, Streams};
+use crate::streams::{self, Flags, StreamSlot, Streams, arm};
 use crate::{Loop, sys};
 
 /// A result of a receive.
@@ -154,17 +154,21 @@ pub(in crate::streams) fn receive_done<B: Backend>(
 /// need it.
 fn receive_piece<B: Backend>(lp: &mut Loop<B>, key: Token, piece: Piece) -> bool {
     let slot = lp.streams.slots.get_mut(key);
-    let reader = slot.and_then(|slot| {
-        slot.recv_policy.record(piece.len());
-        slot.take_next_reader()
+    let (changes, reader) = slot.map_or((false, None), |slot| {
+        (slot.recv_policy.record(piece.len()), slot.take_next_reader())
     });
-    if let Some(reader) = reader {
-        read::lend_piece(lp, key, reader, piece);
-        return true;
+    let Some(reader) = reader else {
+        let bytes = piece.to_vec();
+        lp.provided.release(&mut lp.backend, piece);
+        let ran = receive_chunk(lp, key, RecvChunk::Kept(bytes, 0));
+        arm::update_or_fail(lp, key);
+        return ran;
+    };
+    read::lend_piece(lp, key, reader, piece);
+    if changes {
+        arm::update_or_fail(lp, key);
     }
-    let bytes = piece.to_vec();
-    lp.provided.release(&mut lp.backend, piece);
-    receive_chunk(lp, key, RecvChunk::Kept(bytes, 0))
+    true
 }
 
 /// Delivers a chunk, or queues it behind those that were not read.
