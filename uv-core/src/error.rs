@@ -142,7 +142,13 @@ pub(crate) fn same(error: &Error) -> Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), Error::from_raw_os_error)
 }
 
-/// The buffer to read into is empty.
+/// A read has no byte to fill.
+#[cold]
+pub(crate) fn empty_buffer() -> Error {
+    Error::new(ErrorKind::InvalidInput, "a read needs a buffer that is not empty")
+}
+
+/// An allocation callback has given no memory.
 pub(crate) fn no_buffer() -> Error {
     Error::from_raw_os_error(sys::NO_BUFFER)
 }

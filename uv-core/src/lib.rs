@@ -97,7 +97,8 @@
 //! | the stream or socket has no peer | `NotConnected` | `ENOTCONN` (`WSAENOTCONN`) |
 //! | connected already | | `EISCONN` (`WSAEISCONN`) |
 //! | accept on a stream that does not listen | `InvalidInput` | |
-//! | an empty buffer to read into | | `ENOBUFS` (`WSAENOBUFS`) |
+//! | an empty buffer to read into | `InvalidInput` | |
+//! | an allocation callback that gives no memory | | `ENOBUFS` (`WSAENOBUFS`) |
 //! | cancelled, or the handle was closed | | `ECANCELED` (`WSAECANCELLED`), see [`is_cancelled`] |
 //!
 //! [`error_name`] and [`error_number`] give libuv's view of any error.

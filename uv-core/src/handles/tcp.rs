@@ -157,14 +157,9 @@ impl Tcp {
         lp: &mut Loop<B>,
         socket: impl Into<sys::OwnedSocket>,
     ) -> io::Result<()> {
-        let slot = lp.streams.open(self.0)?;
-        if slot.socket.is_some() {
-            return Err(error::busy());
-        }
-        let socket = Socket::from(socket.into());
-        socket.set_nonblocking(true)?;
-        slot.flags |= Flags::READABLE | Flags::WRITABLE;
-        adopt(slot, socket)
+        self.open_unconnected(lp, socket)?;
+        lp.streams.open(self.0)?.flags |= Flags::READABLE | Flags::WRITABLE;
+        Ok(())
     }
 
     /// Uses a socket that is not connected: to bind, to connect or to listen with a socket whose

@@ -118,18 +118,13 @@ pub(in crate::streams) fn pull<S: Stream, B: Backend, T: IoBufMut>(
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
 ) -> io::Result<ReadRequest> {
     if buf.memory().is_empty() {
-        return Err(empty_buffer());
+        return Err(error::empty_buffer());
     }
     let complete = move |lp: &mut Loop<B>, key, result, buf| {
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, buf);
     };
     queue_read(lp, stream.stream_key(), BufferedRequest::reading(buf, complete)).map(ReadRequest)
-}
-
-#[cold]
-fn empty_buffer() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "a read needs a buffer that is not empty")
 }
 
 /// The bytes that an operation has received for a cancelled read: the next reader gets them. The end
@@ -608,7 +603,7 @@ pub(in crate::streams) fn try_read<B: Backend>(
     let (slot, requests) = lp.streams.open_with_requests(key)?;
     slot.check_readable(requests)?;
     if memory.is_empty() {
-        return Err(empty_buffer());
+        return Err(error::empty_buffer());
     }
     if slot.flags.contains(Flags::CONNECTING) || !slot.reads.is_empty() {
         return Err(io::ErrorKind::WouldBlock.into());
