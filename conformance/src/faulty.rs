@@ -509,7 +509,7 @@ unsafe impl<B: Backend> Backend for Faulty<B> {
     fn unregister_buffers(&mut self, group: u16) -> io::Result<()> {
         let is_of_group = |event: &Event| matches!(event, Event::Done { lease: Some(lease), .. } if lease.group == group);
         if self.held.iter().any(|(event, _)| is_of_group(event)) {
-            let why = "an event that lends a buffer of the group is on its way: wait first";
+            let why = "an event that leases a buffer of the group is pending: wait first";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
         self.inner.unregister_buffers(group)

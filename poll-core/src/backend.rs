@@ -236,7 +236,7 @@ pub unsafe trait Backend: Send + 'static {
     /// - `NotFound`: no such group is provided.
     /// - `ResourceBusy`: operations that may take its buffers are in flight.
     fn unregister_buffers(&mut self, _group: u16) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::NotFound, "no such buffer group is provided"))
+        Err(io::Error::new(io::ErrorKind::NotFound, "no such buffer group is registered"))
     }
 
     /// Returns the monotonic time, which never goes backwards.

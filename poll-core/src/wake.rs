@@ -113,7 +113,7 @@ impl WakeState {
     /// pending; this call consumes it.
     #[inline]
     pub fn unpark(&self) -> bool {
-        // A wait that did not block mostly finds AWAKE, and a load is cheaper than a swap. A wake
+        // A wait that did not block usually finds AWAKE, and a load is cheaper than a swap. A wake
         // that arrives right after this load is found by the next wait.
         self.state.load(Ordering::Acquire) != AWAKE
             && self.state.swap(AWAKE, Ordering::SeqCst) == PENDING

@@ -88,7 +88,7 @@ impl Groups {
     /// Removes a group, also from the kernel.
     pub(crate) fn unregister_buffers(&mut self, ring: &Ring, number: u16) -> io::Result<()> {
         let Some(group) = self.group(number) else {
-            let why = "no such buffer group is provided";
+            let why = "no such buffer group is registered";
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
         if group.consumer.is_some() {

@@ -2,8 +2,8 @@
 //!
 //! The pages of a ring count against `RLIMIT_MEMLOCK`, over all processes of a user, unless the
 //! process has `CAP_IPC_LOCK`: before Linux 5.12, and again on current kernels (measured on 6.18).
-//! So the completion queue, which takes most of them, is as large as it is useful only where the
-//! limit allows for many rings. (`IORING_REGISTER_RESIZE_RINGS`, 6.13, could enlarge the queue
+//! The completion queue takes most of them. It has its useful size only where the limit allows for
+//! many such rings. (`IORING_REGISTER_RESIZE_RINGS`, 6.13, could enlarge the queue
 //! later. It does not enlarge the kernel's table of polls, which is the reason for a large queue.)
 
 use std::io;

@@ -1,5 +1,5 @@
 //! The backend of a loop: the one that `UV_BACKEND` names, without the operations whose results
-//! libuv reports at once.
+//! libuv reports immediately.
 
 use std::io;
 

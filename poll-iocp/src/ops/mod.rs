@@ -408,7 +408,7 @@ impl Ops {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
         }
         if !self.groups.unregister_buffers(number) {
-            let why = "no such buffer group is provided";
+            let why = "no such buffer group is registered";
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         Ok(())

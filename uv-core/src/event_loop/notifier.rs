@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails so many times.
+    /// Fails the given number of times.
     #[derive(Clone)]
     struct Failing(Arc<AtomicU32>);
 

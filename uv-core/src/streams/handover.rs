@@ -110,7 +110,7 @@ fn poll_operations<B: Backend>(
     handle_done(lp, &is_due);
 }
 
-/// Submits what is queued and fetches the events that are there, to be dispatched later.
+/// Submits queued operations and fetches the pending events, which are dispatched later.
 fn fetch_events<B: Backend>(lp: &mut Loop<B>) {
     let mut fetched = Vec::new();
     // After an error the next iteration tries again, or reports it.

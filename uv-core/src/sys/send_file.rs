@@ -11,7 +11,7 @@ use crate::sys::Transport;
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux sends files itself"))]
 pub(crate) enum SendCached {
-    /// So many bytes were sent; 0 is the end of the file.
+    /// The number of bytes sent; 0 at the end of the file.
     Sent(usize),
     /// The call might wait for the disk.
     NotCached,

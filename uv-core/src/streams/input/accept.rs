@@ -496,7 +496,7 @@ pub(in crate::streams) fn listener_failed<B: Backend>(
 ) {
     let Some(listener) = lp.streams.listener(key) else { return };
     listener.failed = true;
-    // Those that are asked for from now on are tried anew.
+    // Requests that these callbacks make are tried again.
     for _ in 0..listener.requests.len() {
         let Some(listener) = lp.streams.listener(key) else { return };
         let Some(request) = listener.requests.pop_front() else { break };

@@ -106,7 +106,7 @@ fn start<B: Backend>(lp: &mut Loop<B>, key: Token, address: SockAddr) -> io::Res
     }
 }
 
-/// The operation that connects is over.
+/// A completion of the operation that connects.
 pub(in crate::streams) fn done<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,

@@ -29,7 +29,7 @@ pub(in crate::streams) struct HeldSend {
     /// The writes that are sent, whose callbacks return the buffers.
     writes: List,
     batch: Option<Box<WriteBatch>>,
-    /// The memory is free, and the writes are to call back: how many bytes of theirs were sent.
+    /// The number of bytes sent, once the memory is free and the writes are to call back.
     released: Option<usize>,
 }
 

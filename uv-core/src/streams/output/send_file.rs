@@ -191,7 +191,7 @@ impl<B: Backend> Streams<B> {
         }
     }
 
-    /// So many bytes of a file were sent.
+    /// Counts `sent` bytes of a file as sent.
     pub(in crate::streams) fn file_sent(&mut self, key: Token, write: Token, sent: usize) {
         let Some(slot) = self.slots.get_mut(key) else { return };
         slot.write_queue_size -= sent;
