@@ -130,25 +130,11 @@ pub(crate) fn all() -> Vec<Server> {
         add(ContestantId::Peer("glommio-buffered"), glommio::serve_buffered);
     }
 
-    add_absent(&mut servers);
+    for (name, why) in crate::suites::unbuilt() {
+        servers.push(Server { id: ContestantId::Peer(name), serve: Err(why) });
+    }
     refuse_without_uring(&mut servers);
     servers
-}
-
-/// Adds the peers that are not in this build, with the reason.
-fn add_absent(servers: &mut Vec<Server>) {
-    let absent = [
-        ("libuv", cfg!(feature = "libuv")),
-        ("compio", cfg!(feature = "compio")),
-        ("monoio", cfg!(feature = "monoio")),
-        ("glommio", cfg!(feature = "glommio")),
-    ];
-    for (name, built) in absent {
-        if !built {
-            let why = crate::suites::not_in_this_build(name);
-            servers.push(Server { id: ContestantId::Peer(name), serve: Err(why) });
-        }
-    }
 }
 
 /// Gives all servers that use io_uring its error, if it cannot be used here.

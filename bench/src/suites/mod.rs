@@ -13,7 +13,7 @@ pub mod mixed;
 pub mod open;
 pub mod pool;
 pub mod reads;
-mod serving;
+pub(crate) mod serving;
 pub mod spawn;
 pub mod tasks;
 pub mod threads;
@@ -120,6 +120,30 @@ fn skip_libuv(entrants: &mut crate::suite::Entrants) {
         not_in_this_build("libuv")
     };
     entrants.skip(crate::suite::ContestantId::Peer("libuv"), why);
+}
+
+/// The optional peers, and whether they are in this build.
+const OPTIONAL: [(&str, bool); 4] = [
+    ("libuv", cfg!(feature = "libuv")),
+    ("compio", cfg!(feature = "compio")),
+    ("monoio", cfg!(feature = "monoio")),
+    ("glommio", cfg!(feature = "glommio")),
+];
+
+impl crate::suite::Entrants {
+    /// Records those of these optional peers that are not in this build.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "they need Linux"))]
+    pub(crate) fn skip_unbuilt(&mut self, names: &[&str]) {
+        for (name, why) in unbuilt().filter(|(name, _)| names.contains(name)) {
+            self.skip(crate::suite::ContestantId::Peer(name), why);
+        }
+    }
+}
+
+/// The optional peers that are not in this build.
+pub(crate) fn unbuilt() -> impl Iterator<Item = (&'static str, String)> {
+    let missing = OPTIONAL.into_iter().filter(|(_, is_built)| !is_built);
+    missing.map(|(name, _)| (name, not_in_this_build(name)))
 }
 
 /// The reason for a missing optional peer.

@@ -9,7 +9,9 @@ mod monoio;
 mod tokio;
 
 use super::job::Job;
-use crate::suite::{ContestantId, Entrants};
+#[cfg(any(feature = "compio", feature = "monoio", feature = "glommio"))]
+use crate::suite::ContestantId;
+use crate::suite::Entrants;
 
 pub(super) fn enter(entrants: &mut Entrants, job: &Job) {
     tokio::enter(entrants, job);
@@ -19,13 +21,5 @@ pub(super) fn enter(entrants: &mut Entrants, job: &Job) {
     job.enter(entrants, ContestantId::Peer("monoio"), monoio::run);
     #[cfg(feature = "glommio")]
     job.enter(entrants, ContestantId::Peer("glommio"), glommio::run);
-    for (name, is_there) in [
-        ("compio", cfg!(feature = "compio")),
-        ("monoio", cfg!(feature = "monoio")),
-        ("glommio", cfg!(feature = "glommio")),
-    ] {
-        if !is_there {
-            entrants.skip(ContestantId::Peer(name), crate::suites::not_in_this_build(name));
-        }
-    }
+    entrants.skip_unbuilt(&["compio", "monoio", "glommio"]);
 }

@@ -73,6 +73,19 @@ mod linux {
         entrants.enter(ContestantId::Peer("smol"), move || others::smol(work));
         #[cfg(feature = "compio")]
         entrants.enter(ContestantId::Peer("compio"), move || others::compio(work));
+        #[cfg(feature = "monoio")]
+        match work {
+            Work::Spawn(_) | Work::PingPong(_) => {
+                entrants.enter(ContestantId::Peer("monoio"), move || others::monoio(work));
+            }
+            Work::AcrossThreads(_) => {
+                let why = "its tasks cannot be woken by another thread";
+                entrants.skip(ContestantId::Peer("monoio"), why);
+            }
+        }
+        #[cfg(feature = "glommio")]
+        entrants.enter(ContestantId::Peer("glommio"), move || others::glommio(work));
+        entrants.skip_unbuilt(&["compio", "monoio", "glommio"]);
         let (Work::Spawn(count) | Work::PingPong(count) | Work::AcrossThreads(count)) = work;
         let count = Count::Exactly(count);
         let figure = Figure { name: "tasks", about, unit: Unit::CpuTimeEach, count };
