@@ -82,6 +82,17 @@ impl Loop {
         Ok(lp)
     }
 
+    /// A loop with a ring for its file requests. libuv uses it only if the environment has
+    /// `UV_USE_IO_URING=1`, too.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_ring() -> io::Result<Loop> {
+        let lp = Loop::new()?;
+        let option = sys::uv_loop_option_UV_LOOP_USE_IO_URING_SQPOLL;
+        // SAFETY: the loop is initialised, and the option has no argument.
+        check(unsafe { sys::uv_loop_configure(lp.raw(), option) })?;
+        Ok(lp)
+    }
+
     pub(crate) fn raw(&self) -> *mut sys::uv_loop_t {
         self.0
     }

@@ -16,11 +16,12 @@ use crate::suite::{Contestant, Suite};
 use crate::suites::{self, Scale};
 
 /// The names of `--peer`.
-const PEERS: [&str; 22] = [
+const PEERS: [&str; 23] = [
     "libuv",
     "libuv-write",
     "libuv-malloc",
     "libuv-send",
+    "libuv-uring",
     "hand",
     "mio",
     "mio-drain",

@@ -1,4 +1,7 @@
 //! Reads of libuv, on its pool of 4 threads.
+//!
+//! Its best: what it does unless it is asked for more. Compared with its ring (`libuv-uring`), which
+//! has a kernel thread that polls for submissions (`SQPOLL`) and therefore an idle core to itself.
 
 use std::ffi::c_int;
 use std::io;
@@ -7,7 +10,10 @@ use std::os::fd::AsRawFd;
 use super::job::{Job, PIECE, Page, Part};
 use crate::clock::Stopwatch;
 use crate::libuv::{self, Loop, Memory, sys};
-use crate::suite::Sample;
+use crate::suite::{ContestantId, Entrants, Sample};
+
+#[cfg(target_os = "linux")]
+const RING: ContestantId = ContestantId::Peer("libuv-uring");
 
 /// A request, its part of the file and its memory; the request is the first field.
 #[repr(C)]
@@ -19,10 +25,19 @@ struct Slot {
     fd: c_int,
 }
 
-pub(super) fn run(job: &Job) -> io::Result<Sample> {
+pub(super) fn enter(entrants: &mut Entrants, job: &Job) {
+    job.enter(entrants, ContestantId::Peer("libuv"), |job| run(job, Loop::new));
+    #[cfg(target_os = "linux")]
+    match std::env::var("UV_USE_IO_URING").as_deref() {
+        Ok("1") => job.enter(entrants, RING, |job| run(job, Loop::with_ring)),
+        _ => entrants.skip(RING, "libuv uses its ring only if UV_USE_IO_URING=1 is set"),
+    }
+}
+
+fn run(job: &Job, make: impl FnOnce() -> io::Result<Loop>) -> io::Result<Sample> {
     let file = job.open()?;
     let slots = Memory::<Slot>::new(job.depth);
-    let lp = Loop::new()?;
+    let lp = make()?;
     let watch = Stopwatch::start();
     for (number, slot) in slots.iter().enumerate() {
         // SAFETY: the memory belongs to the slot.

@@ -90,7 +90,7 @@ fn enter(entrants: &mut Entrants, job: &Job, scale: Scale) {
         }
     }
     #[cfg(all(unix, feature = "libuv"))]
-    job.enter(entrants, ContestantId::Peer("libuv"), libuv::run);
+    libuv::enter(entrants, job);
     #[cfg(not(all(unix, feature = "libuv")))]
     super::skip_libuv(entrants);
     #[cfg(unix)]
