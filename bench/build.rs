@@ -31,10 +31,24 @@ fn main() {
     println!("cargo::rustc-env=BUILT_FOR={}", variable("TARGET"));
     let flags = variable("CARGO_ENCODED_RUSTFLAGS").replace('\u{1f}', " ");
     println!("cargo::rustc-env=BUILT_WITH_RUSTFLAGS={flags}");
+    println!("cargo::rustc-env=BUILT_IN_PROFILE={}", variable("PROFILE"));
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    let rustc = Command::new(rustc).arg("--version").output();
-    let rustc = rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
-    println!("cargo::rustc-env=VERSION_OF_RUSTC={}", rustc.unwrap_or_else(|_| "unknown".into()));
+    println!("cargo::rustc-env=VERSION_OF_RUSTC={}", version_of(&rustc));
+    println!("cargo::rerun-if-env-changed=CC");
+    println!("cargo::rerun-if-env-changed=CFLAGS");
+    if std::env::var_os("CARGO_FEATURE_LIBUV").is_some() {
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        println!("cargo::rustc-env=BUILT_WITH_C_COMPILER={}", version_of(&compiler));
+        println!("cargo::rustc-env=BUILT_WITH_CFLAGS={}", variable("CFLAGS"));
+    }
+}
+
+/// The first line of what a compiler says about itself.
+fn version_of(compiler: &str) -> String {
+    let output = Command::new(compiler).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let line = text.ok().and_then(|text| Some(text.lines().next()?.trim().to_string()));
+    line.unwrap_or_else(|| "unknown".into())
 }
 
 /// The version of `package` in a lock file: the line after its name.

@@ -63,13 +63,20 @@ fn facts() -> BTreeMap<String, String> {
     let smt = line_of("/sys/devices/system/cpu/smt/active");
     add("SMT", smt.map(|active| if active == "1" { "on".into() } else { "off".into() }));
     add("Virtual", virtual_machine());
-    add("Rust flags", Some(flags()));
+    add("Rust build", Some(flags()));
     #[cfg(all(unix, feature = "libuv"))]
-    {
-        let flags = format!("C compiler, -O{}", env!("BUILT_WITH_OPT_LEVEL"));
-        add("libuv's flags", Some(flags));
-    }
+    add("libuv's build", Some(build_of_libuv()));
     facts
+}
+
+/// How libuv was built. Its assertions stay unless the user's flags remove them, as in the packages
+/// of most distributions.
+#[cfg(all(unix, feature = "libuv"))]
+fn build_of_libuv() -> String {
+    let (compiler, own) = (env!("BUILT_WITH_C_COMPILER"), env!("BUILT_WITH_CFLAGS"));
+    let assertions = if own.contains("NDEBUG") { "no assertions" } else { "with assertions" };
+    let own = if own.is_empty() { String::new() } else { format!(" {own}") };
+    format!("{compiler}, -O{}{own}, {assertions}", env!("BUILT_WITH_OPT_LEVEL"))
 }
 
 /// The parameters of a kernel command line that change what code costs. The others name disks,
@@ -164,7 +171,8 @@ fn flags() -> String {
         "" => String::new(),
         flags => format!(", {flags}"),
     };
-    format!("opt-level {}, {}{more}", env!("BUILT_WITH_OPT_LEVEL"), env!("BUILT_FOR"))
+    let (profile, level) = (env!("BUILT_IN_PROFILE"), env!("BUILT_WITH_OPT_LEVEL"));
+    format!("{profile} profile, opt-level {level}, {}{more}", env!("BUILT_FOR"))
 }
 
 /// Measures what other programs use of the machine.
