@@ -11,7 +11,8 @@ use crate::load::{self, Arrivals, Echo, Open, Outcome, Remote, Talk, Window};
 use crate::network::Network;
 use crate::report::{self, Style};
 use crate::runner::LEAST_ROUNDS;
-use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Suite, Unit};
+use crate::suite::{ContestantId, Count, Entrants, Figure, Scenario, Suite, Unit};
+use crate::suites::serving::latency;
 use crate::{Conditions, measure, write_files};
 
 /// The arguments of `bench drive`.
@@ -103,27 +104,11 @@ fn scenario(
 ) -> Scenario {
     let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
     let run = Rc::new(run);
-    entrants.enter(ContestantId::Peer("remote"), move || {
-        let outcome = run()?;
-        let reading = Reading { count: outcome.count, spent: outcome.spent };
-        let mut sample = Sample::new([reading]);
-        for share in [0.5, 0.99, 0.999, 0.9999] {
-            let mut reading = Reading { count: 1, ..reading };
-            reading.spent.wall = outcome.latencies.quantile(share);
-            sample.readings.push(Some(reading));
-        }
-        sample.latencies = Some(outcome.latencies);
-        Ok(sample)
-    });
-    let figure = |name, about, unit| Figure { name, about, unit, count: Count::AtLeast(1) };
-    let latency = |name| {
-        let about = "the time within which this share of the requests is answered, in an open \
-                     loop from the intended time on";
-        figure(name, about, Unit::WallTimeEach)
-    };
+    entrants.enter(ContestantId::Peer("remote"), move || Ok(run()?.sample(1, &[0.5, 0.99, 0.999])));
     let about = "requests that were answered, per second of wall-clock time. Open loops are at \
                  shares of the rate of the closed loop";
-    let mut figures = vec![figure("requests", about, Unit::PerSecond)];
-    figures.extend(["p50", "p99", "p99.9", "p99.99"].map(latency));
+    let (unit, count) = (Unit::PerSecond, Count::AtLeast(1));
+    let mut figures = vec![Figure { name: "requests", about, unit, count }];
+    figures.extend(["p50", "p99", "p99.9"].map(latency));
     Scenario { name, parameter, figures, entrants }
 }

@@ -48,6 +48,12 @@
 //! | `echo` | requests, p50, p99, p99.9 | TCP servers by connections, request size and pipeline depth |
 //! | `connect` | connections | connect, one request, reset |
 //! | `pump` | bytes | from clients to a server that discards them |
+//! | `open` | p50, p99, p99.9, p99.99 | latency by load, at constant and Poisson arrivals |
+//! | `http` | requests, p50, p99, p99.9 | HTTP/1.1 with the same parser in each server |
+//! | `mixed` | requests, p50, p99, p99.9 | beside idle connections, slow readers or a bulk transfer |
+//! | `handlers` | requests, p50, p99 | handlers that compute, or answer from a timer |
+//! | `threads` | requests, p50, p99 | a loop in each of several threads |
+//! | `tasks` | | futures: spawn, join, and messages between tasks |
 //! | `udp` | ping-pong | round trips of datagrams; lost ones are resent and reported |
 //! | | flood | an overload of datagrams: received, sent |
 //! | | segments | the same with segmentation offload (GSO, GRO), 40 datagrams of 1,200 bytes a send |
@@ -56,6 +62,7 @@
 //! | `spawn` | children | programs that exit immediately, spawned sequentially |
 //! | `memory` | timer, handles, idle connection | bytes per object |
 //! | `calls` | system calls, allocations | of a TCP server, per request |
+//! | `instructions` | instructions | of a TCP server, per request, by callgrind |
 //!
 //! # Contestants
 //!
@@ -70,7 +77,7 @@
 //!   is its best, and with which alternative it was compared.
 //! - Other styles of use are extra rows and never the baseline: `libuv-write` (`uv_write` with
 //!   recycled buffers), `libuv-malloc` (malloc for each read, as in its guide), `libuv-send`
-//!   (`uv_udp_send`), `mio-drain` (reads until `EAGAIN`), `tokio-buffers` (a buffer of each task),
+//!   (`uv_udp_send`), `libuv-uring` (its ring for files, with `UV_USE_IO_URING=1`), `mio-drain` (reads until `EAGAIN`), `tokio-buffers` (a buffer of each task),
 //!   `tokio-local` (tasks that need not be `Send`), `tokio-uring` (tokio's file on its io_uring),
 //!   `smol-readable` (waits before each read), `compio-4k`, `monoio-4k` (small buffers),
 //!   `glommio-buffered` (its buffered stream).
@@ -84,8 +91,8 @@
 //! - **Ratios come from rounds**: a contestant's ratio is the median, over the rounds, of
 //!   its value against the baseline's in the same round. Above 1 is better, for costs and
 //!   for rates alike.
-//! - **The spread** (±) is a 95 % confidence interval of the median that assumes no distribution
-//!   of the noise ([`stats::Spread`]).
+//! - **The spread** (±) is a confidence interval of the median by a bootstrap at 99 %, which assumes
+//!   no distribution of the noise ([`stats::Spread`]).
 //! - **A/A**: the baseline runs twice in each round. Its ratio to itself ("again")
 //!   is the noise; only a ratio outside of it is better (+) or worse (-). A ratio whose spread
 //!   is within 5 % is level (=). Every other one is inconclusive (?): use more rounds, or
@@ -93,6 +100,9 @@
 //! - **The time is limited**: a run of all suites takes about a minute, and a full one about twenty
 //!   (`--budget`). It is divided among the scenarios ([`plan`]); one that needs more than its share
 //!   runs fewer rounds, on a slow machine only one, allows no conclusion, and is named in the report.
+//! - **A percentile needs requests beyond it**: p99.99 is that of all rounds together, of ten thousand
+//!   requests at least. Latencies of open loops count from the intended time of a request. The folder
+//!   `hdr` beside the page has all of them as HdrHistogram logs.
 //! - **CPU time** is that of the process: user and kernel time of every thread. Scenarios that
 //!   never block are measured by it, because other programs on the machine do not distort it.
 //!   Round trips and jobs per second are measured by wall-clock time, since they include waits.

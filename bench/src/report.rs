@@ -93,6 +93,36 @@ pub fn write(results: &Results, style: Style, out: &mut dyn Write) -> io::Result
     for rows in tables(&results.rows) {
         table(&rows, style, out)?;
     }
+    ["open", "drive"].into_iter().try_for_each(|suite| tails(results, suite, style, out))
+}
+
+/// Writes p99.99 of a suite over all rounds, since a run has too few requests for it.
+fn tails(results: &Results, suite: &str, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    const WIDE: usize = 16;
+    let of = || results.distributions.iter().filter(|of| of.suite == suite);
+    let (mut scenarios, mut ids) = (Vec::new(), Vec::new());
+    for one in of().filter(|of| of.quantile(0.9999).is_some()) {
+        for (list, name) in [(&mut scenarios, &one.scenario), (&mut ids, &one.id)] {
+            if !list.contains(&name) {
+                list.push(name);
+            }
+        }
+    }
+    let margin = ids.iter().map(|id| id.len()).max().unwrap_or(0) + 2;
+    for scenarios in scenarios.chunks((style.width.saturating_sub(margin) / WIDE).max(1)) {
+        writeln!(out, "\n{}", style.title(&format!("{suite}: p99.99 of all rounds")))?;
+        let heads: String = scenarios.iter().map(|name| format!("{name:>WIDE$}")).collect();
+        writeln!(out, "{:margin$}{}", "", style.title(&heads))?;
+        for id in &ids {
+            let cell = |scenario: &&String| {
+                let one = of().find(|of| of.scenario == **scenario && of.id == **id)?;
+                Some(value(one.quantile(0.9999)?, Unit::WallTimeEach))
+            };
+            let cells = scenarios.iter().map(|name| cell(name).unwrap_or_else(|| "-".into()));
+            let cells: String = cells.map(|text| format!("{text:>WIDE$}")).collect();
+            writeln!(out, "  {id:<width$}{cells}", width = margin - 2)?;
+        }
+    }
     Ok(())
 }
 

@@ -69,6 +69,20 @@ impl Distribution {
         let (suite, scenario, id) = (suite.into(), scenario.into(), id.to_string());
         Distribution { suite, scenario, id, count: latencies.count(), curve: curve.into() }
     }
+
+    /// The time within which this share of the requests completed, if one of the requests at least
+    /// is beyond it: fewer than ten thousand have no p99.99, only a maximum.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let same = |of: f64| (of - share).abs() < 1e-9;
+        let (_, time) = self.curve.iter().find(|(of, _)| same(*of))?;
+        self.holds(share).then_some(*time)
+    }
+
+    /// Whether there are enough requests for a statement about this share of them.
+    pub(crate) fn holds(&self, share: f64) -> bool {
+        // The difference is not exact.
+        self.count as f64 * (1.0 - share) >= 1.0 - 1e-6
+    }
 }
 
 /// The settings of a run.
@@ -216,5 +230,25 @@ impl Results {
             true => out.write_all(text.as_bytes()),
             false => std::fs::write(path, text),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_requests_beyond_it() {
+        let of = |count: u64| {
+            let mut latencies = Latencies::default();
+            (1..=count).for_each(|time| latencies.record(time));
+            Distribution::new("open", "constant, 30 %", ContestantId::Peer("mio"), &latencies)
+        };
+        assert_eq!(of(9_999).quantile(0.9999), None);
+        assert!(of(9_999).quantile(0.999).is_some());
+        let found = of(10_000).quantile(0.9999).unwrap();
+        assert!((9_990.0..=10_010.0).contains(&found), "{found}");
+        // The maximum is no percentile, and other shares are not stored.
+        assert_eq!((of(100).quantile(1.0), of(100).quantile(0.77)), (None, None));
     }
 }

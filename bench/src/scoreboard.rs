@@ -98,8 +98,8 @@ fn interval<'a>(rows: impl Iterator<Item = &'a Row>, id: &str, ratio: f64) -> Op
 pub(crate) fn counts(row: &Row) -> bool {
     // An open loop has no other figure than latencies.
     let latency = match row.suite.as_str() {
-        "open" | "drive" => ["p50", "p99.9", "p99.99"].contains(&row.figure.as_str()),
-        _ => ["p50", "p99", "p99.9", "p99.99"].contains(&row.figure.as_str()),
+        "open" | "drive" => ["p50", "p99.9"].contains(&row.figure.as_str()),
+        _ => ["p50", "p99", "p99.9"].contains(&row.figure.as_str()),
     };
     !row.figure.ends_with(", wall") && !latency
 }

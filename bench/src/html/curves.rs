@@ -71,17 +71,7 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
         "mio",
         "polling",
     ];
-    let series = SHOWN.iter().filter_map(|id| {
-        let points: Vec<_> = rows
-            .iter()
-            .filter_map(|row| {
-                let entry = row.entries.iter().find(|entry| entry.id == *id)?;
-                Some((row.parameter? as f64, entry.value.median))
-            })
-            .collect();
-        (points.len() > 1).then(|| Series { id: id.to_string(), points })
-    });
-    let series: Vec<Series> = series.collect();
+    let series = series(&SHOWN, rows, median);
     let first = rows.first().filter(|_| !series.is_empty())?;
     let mut chart = Chart::new(title, size, &series);
     let unit = first.unit;
@@ -111,7 +101,7 @@ fn thousands(number: f64) -> String {
 }
 
 /// The contestants of latency charts.
-const LIBRARIES: [&str; 13] = [
+const LIBRARIES: [&str; 14] = [
     "uv-core epoll",
     "uv-core uring",
     "uv-async epoll",
@@ -125,21 +115,32 @@ const LIBRARIES: [&str; 13] = [
     "compio",
     "monoio",
     "glommio",
+    "remote",
 ];
 
-/// Draws a latency by the load: one row for each share of the maximum rate.
-pub(super) fn loads(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> {
-    let series = LIBRARIES.iter().chain(&["remote"]).filter_map(|id| {
-        let points: Vec<_> = rows
-            .iter()
-            .filter_map(|row| {
-                let entry = row.entries.iter().find(|entry| entry.id == *id)?;
-                Some((row.parameter? as f64, entry.value.median))
-            })
-            .collect();
+/// The median of a contestant in a row.
+pub(super) fn median(row: &Row, id: &str) -> Option<f64> {
+    Some(row.entries.iter().find(|entry| entry.id == id)?.value.median)
+}
+
+/// The lines of contestants that have more than one point: a row is a column of the chart.
+fn series(ids: &[&str], rows: &[&Row], value: impl Fn(&Row, &str) -> Option<f64>) -> Vec<Series> {
+    let line = |id: &&str| {
+        let point = |row: &&Row| Some((row.parameter? as f64, value(row, id)?));
+        let points: Vec<_> = rows.iter().filter_map(point).collect();
         (points.len() > 1).then(|| Series { id: id.to_string(), points })
-    });
-    let series: Vec<Series> = series.collect();
+    };
+    ids.iter().filter_map(line).collect()
+}
+
+/// Draws a latency by the load: one row for each share of the maximum rate.
+pub(super) fn loads(
+    rows: &[&Row],
+    value_of: impl Fn(&Row, &str) -> Option<f64>,
+    title: &str,
+    size: (f64, f64),
+) -> Option<Svg> {
+    let series = series(&LIBRARIES, rows, value_of);
     if series.is_empty() {
         return None;
     }
@@ -164,7 +165,7 @@ pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> 
     let nines = |share: f64| 1.0 / (1.0 - share.min(0.9999));
     let series = LIBRARIES.iter().filter_map(|id| {
         let of = of.iter().find(|of| of.id == *id)?;
-        let curve = of.curve.iter().filter(|(share, _)| *share <= 0.9999);
+        let curve = of.curve.iter().filter(|(share, _)| of.holds(*share));
         let points = curve.map(|(share, time)| (nines(*share), *time)).collect();
         Some(Series { id: id.to_string(), points })
     });

@@ -258,7 +258,7 @@ fn circumstances(results: &Results, suite: &str) -> String {
 
 /// Charts show the main figures and the 99th percentile; the table has all.
 fn is_charted(row: &Row) -> bool {
-    !row.figure.ends_with(", wall") && !["p50", "p99.9", "p99.99"].contains(&row.figure.as_str())
+    !row.figure.ends_with(", wall") && !["p50", "p99.9"].contains(&row.figure.as_str())
         || row.suite == "drive"
 }
 
@@ -313,15 +313,28 @@ fn echo(html: &mut String, results: &Results) {
 
 fn open(html: &mut String, results: &Results) {
     for kind in ["constant", "Poisson"] {
-        for name in ["p50", "p99", "p99.9", "p99.99"] {
-            let rows: Vec<&Row> = figure(results, "open", name)
-                .into_iter()
-                .filter(|row| row.scenario.starts_with(kind))
-                .collect();
-            let title = format!("{name}, {kind} arrivals, {}", results.settings.network);
-            if let Some(chart) = curves::loads(&rows, &title, (560.0, 380.0)) {
-                card(html, chart.element());
-            }
+        let (size, network) = ((560.0, 380.0), &results.settings.network);
+        let title = |what: &str| format!("{what}, {kind} arrivals, {network}");
+        let rows = |name| {
+            let mut rows = figure(results, "open", name);
+            rows.retain(|row| row.scenario.starts_with(kind));
+            rows
+        };
+        let mut charts = Vec::new();
+        for name in ["p50", "p99", "p99.9"] {
+            charts.push(curves::loads(&rows(name), curves::median, &title(name), size));
+        }
+        // A run has too few requests for this one: that of all rounds.
+        let of_all = |row: &Row, id: &str| {
+            let same = |of: &&Distribution| {
+                of.suite == row.suite && of.scenario == row.scenario && of.id == id
+            };
+            results.distributions.iter().find(same)?.quantile(0.9999)
+        };
+        let name = title("p99.99 of all rounds");
+        charts.push(curves::loads(&rows("p99.9"), of_all, &name, size));
+        for chart in charts.into_iter().flatten() {
+            card(html, chart.element());
         }
     }
 }

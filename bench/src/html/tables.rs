@@ -8,9 +8,12 @@ use crate::report::{times, value};
 use crate::results::{Entry, Results, Row};
 use crate::scoreboard::{Family, Scoreboard, family};
 use crate::stats::Verdict;
+use crate::suite::Unit;
 
 /// The suites that fit beside each other.
 const BESIDE: usize = 11;
+/// The losses that are shown without a click.
+const WORST: usize = 25;
 
 /// The scoreboard: contestants in rows, suites in columns.
 pub(super) fn scoreboard(board: &Scoreboard) -> String {
@@ -74,9 +77,22 @@ pub(super) fn losses(losses: &Losses<'_>) -> String {
     if losses.is_empty() {
         return html;
     }
-    html += "<div class=\"card\"><div class=\"scroll\"><table class=\"losses\"><thead><tr><th>scenario\
-             </th><th>figure</th><th>ours</th><th></th><th>the best</th><th></th><th>ratio</th></tr>\
-             </thead><tbody>";
+    let (worst, others) = losses.split_at(losses.len().min(WORST));
+    html += &losses_table(worst);
+    if !others.is_empty() {
+        let _ = write!(html, "<details><summary>{} smaller ones</summary>", others.len());
+        html += &losses_table(others);
+        html += "</details>";
+    }
+    html
+}
+
+fn losses_table(losses: &[Loss<'_>]) -> String {
+    let mut html = String::from(
+        "<div class=\"card\"><div class=\"scroll\"><table class=\"losses\"><thead><tr><th>scenario\
+         </th><th>figure</th><th>ours</th><th></th><th>the best</th><th></th><th>ratio</th></tr>\
+         </thead><tbody>",
+    );
     for Loss { row, ours, best, ratio } in losses {
         let number = |entry: &Entry| escaped(&value(entry.value.median, row.unit));
         let _ = write!(
@@ -112,7 +128,40 @@ pub(super) fn details(results: &Results, suite: &str) -> String {
         let rows: Vec<&&Row> = rows.iter().filter(|row| row.figure == figure).collect();
         html += &table(&rows);
     }
+    html += &distributions(results, suite);
     html + "</details>"
+}
+
+/// The percentiles over all rounds: contestants in rows, a table for each scenario.
+fn distributions(results: &Results, suite: &str) -> String {
+    const SHARES: [(f64, &str); 5] =
+        [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (0.9999, "p99.99")];
+    let of = results.distributions.iter().filter(|of| of.suite == suite);
+    let (mut html, mut scenario) = (String::new(), None);
+    for one in of {
+        if scenario != Some(&one.scenario) {
+            html += if scenario.is_some() { "</tbody></table></div>" } else { "" };
+            scenario = Some(&one.scenario);
+            let _ = write!(
+                html,
+                "<h3>Latency of all rounds together, {}</h3><div class=\"scroll\"><table><thead>\
+                 <tr><th></th><th>requests</th>",
+                escaped(&one.scenario)
+            );
+            for (_, name) in SHARES {
+                let _ = write!(html, "<th>{name}</th>");
+            }
+            html += "<th>maximum</th></tr></thead><tbody>";
+        }
+        let _ = write!(html, "<tr><td>{}</td><td>{}</td>", escaped(&one.id), one.count);
+        let times = SHARES.iter().map(|(share, _)| one.quantile(*share));
+        for time in times.chain([one.curve.last().map(|(_, time)| *time)]) {
+            let text = time.map_or("–".into(), |time| value(time, Unit::WallTimeEach));
+            let _ = write!(html, "<td>{text}</td>");
+        }
+        html += "</tr>";
+    }
+    html + if scenario.is_some() { "</tbody></table></div>" } else { "" }
 }
 
 fn table(rows: &[&&Row]) -> String {

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Spent;
 use crate::latencies::Latencies;
 use crate::process::ServerProcess;
+use crate::suite::{Reading, Sample};
 
 /// The timeout for an answer of the server, far longer than any normal latency.
 const SILENCE_MS: c_int = 20_000;
@@ -43,6 +44,21 @@ pub(crate) struct Outcome {
     /// The wall-clock time, and the server's CPU time.
     pub(crate) spent: Spent,
     pub(crate) latencies: Latencies,
+}
+
+impl Outcome {
+    /// The count for each of the first `rates` figures, and a latency for each share of the requests.
+    pub(crate) fn sample(self, rates: usize, shares: &[f64]) -> Sample {
+        let reading = Reading { count: self.count, spent: self.spent };
+        let latency = |share: &f64| {
+            let wall = self.latencies.quantile(*share);
+            Reading { count: 1, spent: Spent { wall, ..self.spent } }
+        };
+        let readings = std::iter::repeat_n(reading, rates).chain(shares.iter().map(latency));
+        let mut sample = Sample::new(readings);
+        sample.latencies = Some(self.latencies);
+        sample
+    }
 }
 
 /// The server under load.

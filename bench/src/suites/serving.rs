@@ -3,7 +3,9 @@
 //! A scenario is a [`Setup`] and a load, which is a closure over a started server.
 
 #[cfg(target_os = "linux")]
-pub(super) use self::linux::{Field, Setup, figures, latency, requests};
+pub(crate) use self::linux::latency;
+#[cfg(target_os = "linux")]
+pub(super) use self::linux::{Field, Setup, every_server, figures, requests};
 
 /// The clients, and the CPU clocks of other processes, need Linux.
 #[cfg(not(target_os = "linux"))]
@@ -27,7 +29,7 @@ mod linux {
     use crate::load::{Outcome, Window};
     use crate::process::{Launch, ServerProcess};
     use crate::servers::{self, Service};
-    use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Unit};
+    use crate::suite::{ContestantId, Count, Entrants, Figure, Sample, Unit};
     use crate::suites::Scale;
 
     impl Window {
@@ -127,6 +129,21 @@ mod linux {
         }
     }
 
+    /// Every server. Each run starts a process, which needs no warm-up: counts do not get faster.
+    pub(in crate::suites) fn every_server(
+        run: impl Fn(ContestantId) -> io::Result<Sample> + Copy + 'static,
+    ) -> Entrants {
+        let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
+        for server in servers::all() {
+            let id = server.id;
+            match server.serve {
+                Err(why) => entrants.skip(id, why),
+                Ok(_) => entrants.enter(id, move || run(id)),
+            }
+        }
+        entrants
+    }
+
     /// Two rates and latency quantiles.
     pub(in crate::suites) fn figures(
         about: &'static str,
@@ -143,26 +160,17 @@ mod linux {
     }
 
     /// A latency quantile.
-    pub(in crate::suites) fn latency(name: &'static str) -> Figure {
+    pub(crate) fn latency(name: &'static str) -> Figure {
         let about = match name {
             "p50" => "half of the requests are answered within this time",
             "p99" => "99 of 100 requests are answered within this time",
-            "p99.9" => "999 of 1,000 requests are answered within this time",
-            _ => "9,999 of 10,000 requests are answered within this time",
+            _ => "999 of 1,000 requests are answered within this time",
         };
         Figure { name, about, unit: Unit::WallTimeEach, count: Count::AtLeast(1) }
     }
 
     /// Two rates and the latency quantiles of these shares.
     pub(in crate::suites) fn requests(outcome: Outcome, shares: &[f64]) -> Sample {
-        let reading = Reading { count: outcome.count, spent: outcome.spent };
-        let mut sample = Sample::new([reading, reading]);
-        for share in shares {
-            let mut reading = Reading { count: 1, ..reading };
-            reading.spent.wall = outcome.latencies.quantile(*share);
-            sample.readings.push(Some(reading));
-        }
-        sample.latencies = Some(outcome.latencies);
-        sample
+        outcome.sample(2, shares)
     }
 }

@@ -19,9 +19,10 @@ mod linux {
 
     use crate::load::{self, Echo, Talk};
     use crate::process::ServerProcess;
-    use crate::servers::{self, Service};
-    use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
+    use crate::servers::Service;
+    use crate::suite::{ContestantId, Count, Figure, Reading, Sample, Scenario, Unit};
     use crate::suites::Scale;
+    use crate::suites::serving::every_server;
 
     pub(super) fn scenarios(scale: Scale) -> Vec<Scenario> {
         let (alone, each) = (scale.pick(10, 100, 1_000), scale.pick(2, 4, 50));
@@ -29,17 +30,7 @@ mod linux {
     }
 
     fn scenario(name: &str, connections: usize, each: u64) -> Scenario {
-        // Each run is a new process, and counts do not get faster.
-        let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
-        for server in servers::all() {
-            match server.serve {
-                Err(why) => entrants.skip(server.id, why),
-                Ok(_) => {
-                    let id = server.id;
-                    entrants.enter(id, move || run(id, connections, each));
-                }
-            }
-        }
+        let entrants = every_server(move |id| run(id, connections, each));
         let count = Count::Exactly(connections as u64 * each);
         let figure = |name, about| Figure { name, about, unit: Unit::CallsEach, count };
         let figures = vec![

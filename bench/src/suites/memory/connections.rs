@@ -4,23 +4,15 @@ use std::io;
 
 use crate::load::{self, Echo, Talk};
 use crate::process::ServerProcess;
-use crate::servers::{self, Service};
-use crate::suite::{ContestantId, Count, Entrants, Figure, Reading, Sample, Scenario, Unit};
+use crate::servers::Service;
+use crate::suite::{ContestantId, Count, Figure, Reading, Sample, Scenario, Unit};
+use crate::suites::serving::every_server;
 
 /// Memory grows by pages: smaller differences are not measurable.
 const PAGE: u64 = 4_096;
 
 pub(super) fn scenario(count: u64) -> Scenario {
-    let mut entrants = Entrants { warm_up_themselves: true, ..Entrants::default() };
-    for server in servers::all() {
-        match server.serve {
-            Err(why) => entrants.skip(server.id, why),
-            Ok(_) => {
-                let id = server.id;
-                entrants.enter(id, move || run(id, count));
-            }
-        }
-    }
+    let entrants = every_server(move |id| run(id, count));
     let figure = Figure {
         name: "idle connection",
         about: "a connection to a TCP server that is idle after one request of 64 bytes: \
