@@ -2,7 +2,7 @@
 //!
 //! `libuv` is its best: one buffer for the reads of all connections, and `uv_try_write` for each
 //! answer, without an allocation. `libuv-write` answers by `uv_write`, with buffers and requests that
-//! are recycled: the same system calls, and about twice the instructions. `libuv-malloc` is the echo
+//! are recycled: the same system calls, and 1.5 to 2 times the instructions. `libuv-malloc` is the echo
 //! server of libuv's guide: a block of the size that libuv suggests and a request are allocated for
 //! each read, which costs more than everything else together.
 

@@ -2,7 +2,7 @@
 //!
 //! Its best: one buffer of each task, lent to the kernel in turn for reading and writing, without a
 //! copy. Compared with a buffer of 4 KiB (`monoio-4k`): the same for requests of 64 bytes within the
-//! noise, and half of the requests of 16 KiB in each second of CPU time.
+//! noise, and a fifth of the requests of 16 KiB in each second of CPU time.
 
 use std::io;
 use std::net::TcpListener;

@@ -3,9 +3,11 @@
 //!
 //! Its best: `read_with` and `write_with`, which call the socket directly, with one buffer for all
 //! connections. Compared with a wait before each read (`smol-readable`): that saves a read which
-//! would block, so that 64 busy connections take 3.1 system calls for each request instead of 4.0
-//! and about 1.1 times the requests are answered in each second of CPU time; but it registers the
-//! socket anew for each request, so that a single connection takes 10 system calls instead of 2.
+//! would block, so that 64 busy connections take 3.3 system calls for each request instead of 4.0
+//! and about 1.1 times the small requests are answered in each second of CPU time; but it registers
+//! the socket anew for each request, so that a single connection takes 10 system calls instead of 2,
+//! and 0.7 times the requests of 16 KiB are answered, sixteen in flight. In the mean of all cells
+//! both are equal.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
