@@ -331,6 +331,7 @@ fn measure(suites: Vec<Suite>, plan: Conditions) -> io::Result<(Results, Vec<hdr
     let absent = absent(&suites);
     let mut runner = Runner::new(plan.rounds, plan.baseline);
     runner.budget = plan.budget;
+    runner.large = plan.scale == suites::Scale::Full.name();
     let mut measured = runner.run(suites)?;
     let settings = Settings {
         scale: plan.scale.into(),

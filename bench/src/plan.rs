@@ -43,21 +43,23 @@ pub struct Plan {
     /// The weight of the scenarios that have not begun.
     weight: u64,
     wanted: usize,
+    large: bool,
 }
 
 impl Plan {
     /// Plans to run all scenarios, each with `wanted` rounds; fewer where the budget needs it.
-    pub fn new(budget: Option<Duration>, suites: &[Suite], wanted: usize) -> Plan {
+    /// `large` ones are those of a full run.
+    pub fn new(budget: Option<Duration>, suites: &[Suite], wanted: usize, large: bool) -> Plan {
         let scenarios = |suite: &Suite| {
             let of = suite.scenarios.iter();
-            of.map(|scenario| weight(suite.name, scenario, wanted)).sum::<u64>()
+            of.map(|scenario| weight(suite.name, scenario, wanted, large)).sum::<u64>()
         };
-        Plan { budget, weight: suites.iter().map(scenarios).sum(), wanted }
+        Plan { budget, weight: suites.iter().map(scenarios).sum(), wanted, large }
     }
 
     /// Begins the next scenario, at that time since the start of the run.
     pub fn begin(&mut self, suite: &str, scenario: &Scenario, now: Duration) -> Share {
-        let weight = weight(suite, scenario, self.wanted);
+        let weight = weight(suite, scenario, self.wanted, self.large);
         let of_the_rest = weight as f64 / self.weight.max(1) as f64;
         self.weight = self.weight.saturating_sub(weight);
         let left = self.budget.map(|budget| budget.saturating_sub(now));
@@ -120,19 +122,33 @@ impl Share {
 }
 
 /// The weight of a scenario: its runs, and what one of them usually takes.
-fn weight(suite: &str, scenario: &Scenario, wanted: usize) -> u64 {
+fn weight(suite: &str, scenario: &Scenario, wanted: usize, large: bool) -> u64 {
     let contestants = scenario.entrants.contestants.len() as u64;
     let runs = (contestants + contestants.min(1)) * rounds(scenario, wanted).count() as u64;
-    runs * usual_ms(suite)
+    runs * if large { usual_ms_of_large(suite) } else { usual_ms(suite) }
 }
 
 /// About the milliseconds of a run. Only their proportions matter.
 fn usual_ms(suite: &str) -> u64 {
     match suite {
-        "instructions" => 2_000,
+        "instructions" => 900,
         "echo" | "iterations" | "memory" | "mixed" | "open" | "pump" | "spawn" => 80,
         "calls" | "udp" => 25,
         "files" | "reads" => 15,
         _ => 50,
+    }
+}
+
+/// The same of a full run, in which some suites have far more to do than others.
+fn usual_ms_of_large(suite: &str) -> u64 {
+    match suite {
+        "timers" => 1_500,
+        "instructions" => 500,
+        "pump" => 400,
+        "spawn" => 240,
+        "open" | "iterations" | "tasks" => 110,
+        "echo" | "mixed" | "pool" | "calls" => 80,
+        "reads" | "files" | "wait" => 35,
+        _ => 55,
     }
 }

@@ -50,6 +50,8 @@ pub struct Runner {
     /// The time of the whole run: scenarios that take longer than their share of it run fewer
     /// rounds.
     pub budget: Option<Duration>,
+    /// Whether the scenarios are those of a full run, for the division of the time.
+    pub large: bool,
     /// The preferred baseline. The fallbacks are libuv, hand-written code (on epoll if possible),
     /// tokio where there are only futures, and the first contestant.
     pub baseline: Option<String>,
@@ -59,9 +61,10 @@ pub struct Runner {
 
 impl fmt::Debug for Runner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Runner { rounds, budget, baseline, .. } = self;
+        let Runner { rounds, budget, large, baseline, .. } = self;
         let mut all = f.debug_struct("Runner");
-        all.field("rounds", rounds).field("budget", budget).field("baseline", baseline);
+        all.field("rounds", rounds).field("budget", budget).field("large", large);
+        all.field("baseline", baseline);
         all.finish_non_exhaustive()
     }
 }
@@ -92,7 +95,7 @@ impl Runner {
     pub fn silent(rounds: usize) -> Runner {
         let begun = Instant::now();
         let (progress, clock) = (Progress::silent(), Box::new(move || begun.elapsed()));
-        Runner { rounds, budget: None, baseline: None, progress, clock }
+        Runner { rounds, budget: None, large: false, baseline: None, progress, clock }
     }
 
     /// Runs all scenarios. Each is dropped after its run, which closes its descriptors.
@@ -103,7 +106,7 @@ impl Runner {
     pub fn run(&self, suites: Vec<Suite>) -> io::Result<Measured> {
         let bars = self.progress.bars(&suites, self.rounds);
         let begun = (self.clock)();
-        let mut plan = Plan::new(self.budget, &suites, self.rounds);
+        let mut plan = Plan::new(self.budget, &suites, self.rounds, self.large);
         let mut measured = Measured::default();
         for (suite, bar) in suites.into_iter().zip(&bars) {
             for scenario in suite.scenarios {
