@@ -234,7 +234,7 @@ pub(crate) fn value(value: f64, unit: Unit) -> String {
         Unit::BytesPerCpuSecond | Unit::BytesPerSecond => {
             &[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]
         }
-        Unit::BytesEach => &[(1e6, "MB"), (1e4, "kB"), (1.0, "B")],
+        Unit::BytesEach => &[(1e6, "MB"), (1e3, "kB"), (1.0, "B")],
         Unit::CallsEach | Unit::InstructionsEach => &[(1.0, "")],
     };
     let (scale, name) =
@@ -497,5 +497,6 @@ mod tests {
         assert_eq!(value(0.5, Unit::WallTimeEach), "0.50 ns");
         assert_eq!(value(3_660_000.0, Unit::PerCpuSecond), "3.66 M/s");
         assert_eq!(value(669.4, Unit::CpuTimeEach), "669 ns");
+        assert_eq!(value(63_300.0, Unit::BytesEach), "63.3 kB");
     }
 }
