@@ -288,7 +288,7 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Dispatches a completion. True if a callback ran.
-    #[inline(never)]
+    #[inline(never)] // Readiness events would pay for its frame.
     pub(crate) fn operation_done(&mut self, token: Token, mut done: Done) -> bool {
         let Some(operation) = self.operations.flights.get_mut(token) else {
             debug_assert!(false, "a completion of an unknown operation");

@@ -281,7 +281,7 @@ fn open<B: Backend>(
 }
 
 /// Repeats a call that a signal has interrupted.
-#[inline(always)] // Around a system call that is inlined, too.
+#[inline(always)] // As `read::lend_read`.
 fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match call() {
         Ok(value) => Ok(value),
@@ -346,6 +346,7 @@ pub(crate) fn new_stream<B: Backend>(
 #[inline]
 pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, key: Token, ready: Readiness) {
     if ready == Readiness::READ {
+        // `bench count`: read/epoll takes 22 % fewer instructions by it, echo-try-write-16 35 %.
         match input::read::fast_path(lp, key) {
             FastPath::Lent => return input::update_recv_mode(lp, key),
             FastPath::Allocated => return,

@@ -386,7 +386,7 @@ impl Timer {
     }
 
     /// Restarts the timer after `set` has changed its action.
-    #[inline(always)]
+    #[inline(always)] // As `Wheel::schedule`.
     fn restart_with<B: Backend>(
         self,
         lp: &mut Loop<B>,

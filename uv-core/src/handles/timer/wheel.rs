@@ -164,7 +164,7 @@ impl Wheel {
     }
 
     /// Schedules a timer, or reschedules it.
-    #[inline(always)]
+    #[inline(always)] // `bench count`: timer-start and timer-fire take 12 % more otherwise.
     pub(crate) fn schedule(
         &mut self,
         nodes: &mut (impl Nodes + ?Sized),
@@ -178,7 +178,7 @@ impl Wheel {
     }
 
     /// Schedules a timer that is not scheduled.
-    #[inline(always)]
+    #[inline(always)] // As `schedule`.
     pub(crate) fn insert(&mut self, nodes: &mut (impl Nodes + ?Sized), index: u32, deadline: u64) {
         debug_assert!(nodes.node(index).is_none_or(|node| node.prev == UNSCHEDULED));
         let node = self.insert_new(nodes, index, deadline);
@@ -187,7 +187,7 @@ impl Wheel {
 
     /// As [`insert`](Wheel::insert), for a timer whose node is not stored yet or is in no list.
     /// Returns the node to store.
-    #[inline(always)]
+    #[inline(always)] // As `schedule`.
     pub(crate) fn insert_new(
         &mut self,
         nodes: &mut (impl Nodes + ?Sized),

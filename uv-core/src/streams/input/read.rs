@@ -161,7 +161,7 @@ enum Lent {
 
 impl<B: Backend> StreamSlot<B> {
     /// Reads once. The end of file and errors end pushed reading.
-    #[inline(always)] // On the path of every read event.
+    #[inline(always)] // See `lend_read`.
     fn receive(&mut self, memory: &mut [u8], active_handles: &mut usize) -> Received {
         let Some(socket) = &self.socket else {
             return Received { result: Err(io::ErrorKind::WouldBlock.into()), full: false };
@@ -429,7 +429,7 @@ fn read_allocated<B: Backend>(lp: &mut Loop<B>, key: Token, mut taken: Option<Re
 
 /// Reads once into the loop's buffer and lends the bytes to the reader, if no operation receives. On
 /// the fast path, only if the stream waits for nothing but bytes; a reader that allocates is called.
-#[inline(always)] // So that the fast path is one function.
+#[inline(always)] // The fast path is one function: 10 % of read/epoll (`bench count`).
 fn lend_read<B: Backend, const FAST: bool>(lp: &mut Loop<B>, key: Token) -> Lent {
     let Some(slot) = lp.streams.slots.get_mut(key) else { return Lent::Nothing };
     let lends = if FAST { slot.waits_for_bytes_only() } else { slot.input.is_none() };
@@ -485,7 +485,7 @@ pub(in crate::streams) fn call_reader<B: Backend>(
 
 /// Reads once into memory that the program has allocated. The flag is true if more bytes may be
 /// available.
-#[inline(always)] // On the path of every read event.
+#[inline(always)] // See `lend_read`.
 fn receive_allocated<B: Backend>(
     lp: &mut Loop<B>,
     key: Token,
@@ -655,7 +655,7 @@ fn new_scratch() -> Box<Scratch> {
 }
 
 /// Receives by one system call, repeated if a signal interrupts it.
-#[inline(always)] // On the path of every read event.
+#[inline(always)] // See `lend_read`.
 fn receive(
     socket: &Transport,
     passing: Option<&mut Passing>,
