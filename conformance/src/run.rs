@@ -55,6 +55,7 @@ const ALONE: &[&str] = &[
     "wakes::from_many_threads",
     "watching::a_forked_child_continues_to_watch",
     "watching::a_queue_overflow_is_reported",
+    "watching::a_relative_tree_survives_a_change_of_directory",
     "watching::no_descriptor_leaks",
     "watching::out_of_descriptors_is_an_error",
     "watching::out_of_watches_is_an_error",

@@ -392,6 +392,7 @@ macro_rules! __list_of_io_cases {
                 a_panic_keeps_other_changes
                 thousands_of_changes_are_reported_or_lost
                 directories_below_are_watched
+                a_relative_tree_survives_a_change_of_directory
                 new_directories_are_watched
                 no_file_of_a_busy_tree_is_missed
                 moved_directories_report_new_paths

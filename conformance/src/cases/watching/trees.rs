@@ -46,6 +46,43 @@ pub fn directories_below_are_watched(lab: &Lab) -> Verdict {
     Ok(())
 }
 
+/// A relative path is that of the start, also for directories that are created after a change of
+/// the working directory, and in a forked child.
+#[cfg(unix)]
+pub fn a_relative_tree_survives_a_change_of_directory(lab: &Lab) -> Verdict {
+    use crate::support::child::Child;
+    use crate::support::observe::SOON;
+
+    needs_trees()?;
+    let directory = Directory::new();
+    // The working directory is that of the whole process.
+    let child = Child::fork(|| {
+        std::env::set_current_dir(directory.root()).expect("a working directory");
+        let mut lp = new_loop(lab)?;
+        let watch = Watch::tree(&mut lp, ".");
+        std::env::set_current_dir("/").expect("a working directory");
+        directory.folder("new");
+        watch.expect(&mut lp, renamed("new"));
+        directory.file("new/entry", "");
+        watch.expect(&mut lp, renamed(below("new/entry")));
+        let child = Child::fork(|| {
+            lp.fork().expect("the loop continues");
+            directory.file("new/of the child", "");
+            watch.expect(&mut lp, renamed(below("new/of the child")));
+            Ok(())
+        });
+        child.join(SOON)
+    });
+    child.join(SOON)
+}
+
+/// A relative path is that of the start, also for directories that are created after a change of
+/// the working directory, and in a forked child.
+#[cfg(not(unix))]
+pub fn a_relative_tree_survives_a_change_of_directory(_lab: &Lab) -> Verdict {
+    Err(Skip::because("only a forked child can change its working directory alone"))
+}
+
 /// New directories are watched at any depth, and none of their entries is missed: neither those
 /// from after the watch nor those from before it.
 pub fn new_directories_are_watched(lab: &Lab) -> Verdict {

@@ -116,7 +116,10 @@ pub(crate) struct FsEventSlot<B: Backend> {
     pub(crate) base: Base,
     /// The current start; `None` while stopped.
     watcher: Option<Watcher>,
+    /// As the caller wrote it.
     path: PathBuf,
+    /// The same file after a change of the working directory: a forked child watches it again.
+    absolute: PathBuf,
     flags: FsEventFlags,
     /// `None` while stopped, and while the callback runs.
     callback: Option<InlineFnMutRef<B, FsEventArgument>>,
@@ -157,6 +160,7 @@ impl FsEvent {
             base: lp.new_base(),
             watcher: None,
             path: PathBuf::new(),
+            absolute: PathBuf::new(),
             flags: FsEventFlags::empty(),
             callback: None,
         };
@@ -194,6 +198,7 @@ impl FsEvent {
         let watcher = watch_path(lp, self, &path, flags)?;
         let slot = lp.fs_events.slots.get_mut(self.0).ok_or_else(error::stale)?;
         slot.watcher = Some(watcher);
+        slot.absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         (slot.path, slot.flags) = (path, flags);
         slot.callback = Some(InlineFnMutRef::new(
             move |lp: &mut Loop<B>, (handle, event): (FsEvent, io::Result<FsEventKind<'_>>)| {
@@ -365,7 +370,7 @@ pub(crate) fn watch_again<B: Backend>(lp: &mut Loop<B>) {
     let started: Vec<Token> = started.map(|(key, _)| key).collect();
     for key in started {
         let Some(slot) = lp.fs_events.slots.get(key) else { continue };
-        let (path, flags, old) = (slot.path.clone(), slot.flags, slot.watcher);
+        let (path, flags, old) = (slot.absolute.clone(), slot.flags, slot.watcher);
         let anew = watch_path(lp, FsEvent(key), &path, flags);
         let Some(slot) = lp.fs_events.slots.get_mut(key) else { continue };
         match (anew, old) {
