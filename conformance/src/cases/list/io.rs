@@ -119,6 +119,7 @@ macro_rules! __list_of_io_cases {
                 a_listener_without_callback_accepts_only_on_request
                 a_cancelled_accept_loses_no_connection
                 a_cancelled_accept_leaves_the_connection_to_others
+                a_cancelled_accept_keeps_the_order
                 a_cancelled_accept_calls_back_before_the_close
                 a_connection_goes_to_an_existing_handle
                 listening_again_replaces_the_callback

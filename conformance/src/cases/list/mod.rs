@@ -109,6 +109,7 @@ macro_rules! __list_of_cases {
                 pipe_without_writers_is_readable
                 pipe_without_readers_is_writable
                 urgent_data_is_priority
+                a_reset_is_no_urgent_data
                 urgent_data_without_interest_is_ignored
                 datagrams_are_readable
                 both_directions_are_one_event;

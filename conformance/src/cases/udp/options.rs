@@ -261,9 +261,20 @@ pub fn a_refusal_reaches_a_connected_socket(lab: &Lab) -> Verdict {
 /// Extended errors, if enabled, reach the receiver with the destination of the datagram and the
 /// reporting host. Receiving continues.
 pub fn extended_errors_reach_the_receiver(lab: &Lab) -> Verdict {
-    let (mut lp, dead) = (new_loop(lab)?, [unused_address(), unused_address()]);
+    let bind = |lp: &mut Loop, udp: Udp, flags| udp.bind(lp, any_port(), flags);
+    let open = |lp: &mut Loop, udp: Udp, flags| udp.open_with(lp, outsider().0, flags);
+    report_errors(new_loop(lab)?, bind)?;
+    report_errors(new_loop(lab)?, open)
+}
+
+/// Sends to two closed ports by a socket that `set` has given the flag.
+fn report_errors(
+    mut lp: Loop,
+    set: impl Fn(&mut Loop, Udp, UdpBindFlags) -> std::io::Result<()>,
+) -> Verdict {
+    let dead = [unused_address(), unused_address()];
     let (udp, callbacks) = (Udp::new(&mut lp), Log::default());
-    supported(udp.bind(&mut lp, any_port(), UdpBindFlags::REPORT_ERRORS))?;
+    supported(set(&mut lp, udp, UdpBindFlags::REPORT_ERRORS))?;
     let log = callbacks.clone();
     udp.recv_start(&mut lp, move |lp, udp, datagram| match datagram {
         Ok(datagram) => {
