@@ -1,11 +1,11 @@
-//! A callback that exchanges its loop for another one and then panics loses nothing.
+//! A callback that exchanges its loop for another one, also if it then panics, loses nothing.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::mpsc;
 
-use uv_core::{Async, Handle, Loop, Pool, RunMode, WorkKind};
+use uv_core::{Async, Handle, Loop, Pool, RunMode, Stream, Tcp, WorkKind};
 
 fn new_loop() -> Loop {
     Loop::with_default_backend().expect("a loop")
@@ -61,4 +61,26 @@ fn an_async_that_is_due_is_called_by_the_first_loop() {
     run_until_panic(&mut lp);
     other.borrow_mut().run(RunMode::NoWait).expect("the first loop");
     assert!(called.get());
+}
+
+#[test]
+fn writes_that_are_complete_are_reported_by_the_first_loop() {
+    let (mut lp, other) = (new_loop(), Rc::new(RefCell::new(new_loop())));
+    let (stream, _peer) = Tcp::pair(&mut lp).expect("a pair");
+    let reported = Rc::new(Cell::new(0));
+    for _ in 0..2 {
+        let (other, count) = (Rc::clone(&other), Rc::clone(&reported));
+        let write = stream.write(&mut lp, "x", move |lp, _, result, _| {
+            result.expect("room for a byte");
+            count.set(count.get() + 1);
+            if count.get() == 1 {
+                std::mem::swap(lp, &mut *other.borrow_mut());
+            }
+        });
+        write.expect("a connected stream");
+    }
+    assert!(!lp.run(RunMode::NoWait).expect("the other loop has nothing to do"));
+    assert_eq!(reported.get(), 1);
+    other.borrow_mut().run(RunMode::NoWait).expect("the first loop");
+    assert_eq!(reported.get(), 2);
 }

@@ -178,3 +178,24 @@ impl List {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::DefaultBackend;
+    use crate::storage::Seed;
+
+    #[test]
+    fn a_request_stays_while_an_operation_has_its_buffer() {
+        let mut requests: Arena<IoRequest<DefaultBackend>> = Arena::new(Seed::draw());
+        let stored = BufferedRequest::reading(vec![1_u8; 4], |_, _, _, _| {});
+        let key = requests.insert(IoRequest::new(stored, SENTINEL, State::Reading, 4));
+        assert_eq!(requests.get_mut(key).unwrap().memory(), [1; 4]);
+        requests.get_mut(key).unwrap().lend();
+        assert!(remove(&mut requests, key).is_none(), "neither freed nor returned");
+        let request = requests.get_mut(key).unwrap();
+        assert!(request.memory().is_empty(), "nor written to");
+        assert!(request.take_back() && !request.take_back());
+        assert_eq!(remove(&mut requests, key).unwrap().memory(), [1; 4]);
+    }
+}

@@ -439,3 +439,32 @@ fn end_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp, corked: bool) {
     }
     schedule_callbacks_next_iteration(lp, udp);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_full_queue_of_the_device_is_a_socket_that_would_block() {
+        let full = retry::<()>(|| Err(io::Error::from_raw_os_error(code::ENOBUFS)));
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let other = retry::<()>(|| Err(io::Error::from_raw_os_error(code::EDESTADDRREQ)));
+        assert_eq!(other.unwrap_err().raw_os_error(), Some(code::EDESTADDRREQ));
+    }
+
+    #[test]
+    fn an_interrupted_send_is_repeated() {
+        let left = Cell::new(3);
+        let attempt = |end: io::Result<usize>| {
+            left.set(left.get() - 1);
+            if left.get() > 0 { Err(io::ErrorKind::Interrupted.into()) } else { end }
+        };
+        assert_eq!(retry(|| attempt(Ok(5))).unwrap(), 5);
+        left.set(3);
+        let full = || Err(io::Error::from_raw_os_error(code::ENOBUFS));
+        let end = retry(|| attempt(full())).unwrap_err();
+        assert_eq!((end.kind(), left.get()), (io::ErrorKind::WouldBlock, 0));
+    }
+}

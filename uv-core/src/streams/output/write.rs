@@ -565,3 +565,16 @@ fn map_send_error(error: io::Error) -> io::Error {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_kernel_memory_is_a_socket_that_would_block() {
+        let lack = map_send_error(io::Error::from_raw_os_error(sys::NO_BUFFER));
+        assert_eq!(lack.kind(), io::ErrorKind::WouldBlock);
+        let other = map_send_error(io::Error::from_raw_os_error(sys::code::ENOTCONN));
+        assert_eq!(other.raw_os_error(), Some(sys::code::ENOTCONN));
+    }
+}

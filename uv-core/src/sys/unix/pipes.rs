@@ -296,3 +296,41 @@ pub(crate) fn plain_pipe(blocking: [bool; 2]) -> io::Result<(OwnedPipe, OwnedPip
 pub(crate) fn pipe_sockets() -> io::Result<(Transport, Transport)> {
     socket_pair().map(|(one, other)| (one.into(), other.into()))
 }
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// Between the check of the path and the change of its mode, another process may put something
+    /// else there.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no Unix sockets with names")]
+    fn a_file_that_took_the_place_of_a_socket_keeps_its_mode() {
+        let folder = std::env::temp_dir().join(format!("uv-pipe-mode-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [path, moved] = ["socket", "moved"].map(|name| folder.join(name));
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
+        let set_mode =
+            |path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let _socket = UnixListener::bind(&path).unwrap();
+        let file = file_at(&path).unwrap();
+        set_mode(&path, 0o600);
+        change_mode(&path, 0o666, file).unwrap();
+        assert_eq!(mode(&path), 0o666, "the socket itself");
+
+        fs::rename(&path, &moved).unwrap();
+        let _other = UnixListener::bind(&path).unwrap();
+        set_mode(&path, 0o600);
+        let replaced = change_mode(&path, 0o777, file).unwrap_err();
+        assert_eq!((replaced.kind(), mode(&path)), (io::ErrorKind::NotFound, 0o600));
+
+        fs::remove_file(&path).unwrap();
+        symlink(&moved, &path).unwrap();
+        let linked = change_mode(&path, 0o777, file).unwrap_err();
+        assert_eq!((linked.kind(), mode(&moved)), (io::ErrorKind::NotFound, 0o666));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
