@@ -335,7 +335,8 @@ impl Epoll {
                 continue;
             };
             if state.wanted == bit(EPOLLIN) && event.events == bit(EPOLLIN) {
-                // The most frequent case: a third of the instructions of the general one.
+                // The most frequent case. Without it `bench count` shows 18 % more instructions for
+                // read/epoll, and 37 % more for echo-try-write-16/epoll.
                 events.push(Event::Ready { token, ready: Readiness::READ });
                 continue;
             }

@@ -99,6 +99,7 @@ impl Ops {
             return Err(unsupported(kind));
         }
         // Fast path: building the entry here avoids copying its 64 bytes through the general match.
+        // `bench count`: fs-read/uring takes 8 % more instructions without it.
         let entry = match *op {
             Op::Send { source, buf } if self.zero_copy.min_bytes.is_none() => {
                 entries::send(source, buf)
