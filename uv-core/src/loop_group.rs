@@ -12,6 +12,7 @@ use poll_core::Backend;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::backends::DefaultBackend;
+use crate::dns::SocketType;
 use crate::handles::{Addresses, Channel, Disconnect, Handle, Sender, Tcp};
 use crate::streams::Listener;
 use crate::sys::{self, OwnedSocket};
@@ -42,13 +43,16 @@ pub enum Distribution {
 ///
 /// ```
 /// use std::io::{Read, Write};
-/// use uv_core::{Handle, LoopGroup, Stream};
+/// use uv_core::{LoopGroup, Stream};
 ///
 /// let group = LoopGroup::with_default_backend(2)?;
 /// let address = group.listen_on("127.0.0.1:0", |lp, peer| {
-///     peer.on_read(lp, |lp, peer, bytes| match bytes {
-///         [] => peer.close(lp),
-///         bytes => Ok(peer.send(lp, bytes.to_vec())),
+///     peer.on_read(lp, |lp, peer, bytes| {
+///         match bytes {
+///             [] => peer.finish(lp),
+///             bytes => peer.send(lp, bytes.to_vec()),
+///         }
+///         Ok(())
 ///     })
 /// })?;
 /// let mut client = std::net::TcpStream::connect(address)?;
@@ -198,7 +202,7 @@ impl<B: Backend> LoopGroup<B> {
         callback: impl Fn(&mut Loop<B>, Tcp) -> io::Result<()> + Send + Sync + 'static,
     ) -> io::Result<SocketAddr> {
         let callback = Arc::new(callback);
-        let first = bound(on.into().resolve()?, distribution)?;
+        let first = bound(on.into().resolve(SocketType::Stream)?, distribution)?;
         let address = first.socket.local_addr()?.as_socket().ok_or_else(no_such_loop)?;
         let mut listeners = vec![first.socket];
         if first.shared {

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use crate::dns::{self, Hints, SocketType};
 
 /// The addresses to connect to or to listen on: the argument of
-/// [`Tcp::connect_to`](crate::Tcp::connect_to) and [`Tcp::listen_on`](crate::Tcp::listen_on).
+/// [`Tcp::connect_to`](crate::Tcp::connect_to), [`Tcp::listen_on`](crate::Tcp::listen_on) and
+/// [`Udp::bind_to`](crate::Udp::bind_to).
 ///
 /// It is made from a `SocketAddr`, a list of them, a pair of host and port, or a text
 /// `"host:port"`, whose host is a number or a name and whose port is a number or the name of a
@@ -43,11 +44,12 @@ impl Addresses {
     };
 
     /// Looks the addresses up and blocks until they are known.
-    pub(crate) fn resolve(self) -> io::Result<Vec<SocketAddr>> {
+    pub(crate) fn resolve(self, socket_type: SocketType) -> io::Result<Vec<SocketAddr>> {
         match self.0 {
             Named::Known(addresses) => Ok(addresses),
             Named::Name(host, service) => {
-                let found = dns::getaddrinfo(Some(&host), Some(&service), Self::HINTS)?;
+                let hints = Hints { socket_type, ..Self::HINTS };
+                let found = dns::getaddrinfo(Some(&host), Some(&service), hints)?;
                 Ok(found.into_iter().map(|found| found.address).collect())
             }
             Named::Invalid(text) => Err(invalid(&text)),
@@ -161,11 +163,11 @@ mod tests {
     fn a_number_that_is_no_port_is_an_error() {
         let texts = ["127.0.0.1:65536", "[::1]:123456789012", "localhost:-1", "localhost: 80"];
         for text in texts {
-            let error = Addresses::from(text).resolve().unwrap_err();
+            let error = Addresses::from(text).resolve(SocketType::Stream).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{text}");
             assert!(error.to_string().contains("ports are 0 to 65535"), "{error}");
         }
-        let last = Addresses::from("127.0.0.1:65535").resolve().unwrap();
+        let last = Addresses::from("127.0.0.1:65535").resolve(SocketType::Stream).unwrap();
         assert_eq!(last, ["127.0.0.1:65535".parse().unwrap()]);
     }
 
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn a_text_without_a_port_is_an_error() {
         for text in ["127.0.0.1", "localhost:", ":80", ""] {
-            let error = Addresses::from(text).resolve().unwrap_err();
+            let error = Addresses::from(text).resolve(SocketType::Stream).unwrap_err();
             assert!(error.to_string().ends_with("write it as \"host:port\""), "{error}");
         }
     }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use poll_core::Backend;
 
+use crate::dns::SocketType;
 use crate::handles::addresses::{self, Addresses, Named};
 use crate::handles::{Handle, Tcp, TcpBindFlags};
 use crate::storage::InlineFnOnce;
@@ -32,7 +33,7 @@ impl Tcp {
     /// let server = Tcp::listen_on(&mut lp, "127.0.0.1:0", |lp, peer| {
     ///     peer.on_read(lp, |lp, peer, bytes| {
     ///         match bytes {
-    ///             [] => peer.close(lp)?,
+    ///             [] => peer.finish(lp),
     ///             bytes => peer.send(lp, bytes.to_vec()),
     ///         }
     ///         Ok(())
@@ -56,7 +57,7 @@ impl Tcp {
         on: impl Into<Addresses>,
         mut callback: impl FnMut(&mut Loop<B>, Tcp) -> io::Result<()> + 'static,
     ) -> io::Result<Tcp> {
-        let server = bound(lp, on.into().resolve()?)?;
+        let server = bound(lp, on.into().resolve(SocketType::Stream)?)?;
         let listening = server.listen(lp, BACKLOG, move |lp, server, result| {
             match result.and_then(|()| server.accept(lp)) {
                 Ok(peer) => {
@@ -82,11 +83,12 @@ impl Tcp {
     /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
     ///
     /// let mut lp = Loop::with_default_backend()?;
-    /// let server = Tcp::listen_on(&mut lp, "127.0.0.1:0", |lp, peer| peer.close(lp))?;
+    /// let server = Tcp::listen_on(&mut lp, "127.0.0.1:0", |lp, peer| Ok(peer.finish(lp)))?;
     /// let to = server.local_addr(&lp)?;
     /// let client = Tcp::connect_to(&mut lp, to, move |lp, client, result| {
     ///     println!("connected to {to}: {result:?}");
-    ///     client.close(lp).and(server.close(lp)).unwrap();
+    ///     client.finish(lp);
+    ///     server.unreference(lp).unwrap(); // It is no reason to run on.
     /// });
     /// client.send(&mut lp, "sent when it is connected");
     /// lp.run(RunMode::Default)?;

@@ -1,6 +1,7 @@
 //! Pipes: Unix domain sockets, named pipes of Windows, anonymous pipes.
 
 mod handle_passing;
+mod short_forms;
 #[cfg(unix)]
 mod standard;
 

@@ -33,8 +33,10 @@ use bitflags::bitflags;
 use poll_core::{Backend, Interest, RawSource, Readiness, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::dns::SocketType;
 use crate::event_loop::{InFlight, SourceOwner};
-use crate::handles::Base;
+use crate::handles::addresses::{self, Addresses};
+use crate::handles::{Base, Handle};
 use crate::storage::{Arena, BatchPolicy, InlineFnMutRef, Seed};
 use crate::sys::datagrams::Datagrams;
 use crate::sys::{self, datagrams};
@@ -73,11 +75,10 @@ bitflags! {
 /// while it receives, and while a send callback is outstanding.
 ///
 /// ```
-/// use uv_core::{Handle, Loop, RunMode, Udp, UdpBindFlags};
+/// use uv_core::{Handle, Loop, RunMode, Udp};
 ///
 /// let mut lp = Loop::with_default_backend()?;
-/// let server = Udp::new(&mut lp);
-/// server.bind(&mut lp, "127.0.0.1:0".parse().unwrap(), UdpBindFlags::empty())?;
+/// let server = Udp::bind_to(&mut lp, "127.0.0.1:0")?;
 /// server.recv_start(&mut lp, |lp, server, datagram| {
 ///     let datagram = datagram.unwrap();
 ///     println!("{:?} from {}", datagram.data, datagram.from);
@@ -312,6 +313,38 @@ impl Udp {
         slot.source = Some(source);
         slot.socket = Some(socket);
         Ok(())
+    }
+
+    /// A socket that is bound to the first of some addresses that can be bound, without flags; for
+    /// port 0 the system chooses a port.
+    ///
+    /// ```
+    /// use uv_core::{Loop, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Udp::bind_to(&mut lp, "127.0.0.1:0")?;
+    /// let address = server.local_addr(&lp)?;
+    /// assert!(Udp::bind_to(&mut lp, address).is_err(), "it is in use");
+    /// assert!(Udp::bind_to(&mut lp, "no port").is_err());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Udp::bind), for the last of several addresses; the error of the lookup, which
+    /// blocks, if the address is a name; `InvalidInput` if `on` names no address.
+    #[cfg_attr(feature = "origins", track_caller)]
+    pub fn bind_to<B: Backend>(lp: &mut Loop<B>, on: impl Into<Addresses>) -> io::Result<Udp> {
+        let mut last = addresses::none();
+        for address in on.into().resolve(SocketType::Datagram)? {
+            let udp = Udp::new(lp);
+            match udp.bind(lp, address, UdpBindFlags::empty()) {
+                Ok(()) => return Ok(udp),
+                Err(error) => last = error,
+            }
+            udp.close_if_open(lp);
+        }
+        Err(last)
     }
 
     /// Binds to an address; for port 0 the system chooses a port.
