@@ -20,8 +20,11 @@ type Print = Box<dyn FnMut(&[u8])>;
 #[derive(Default)]
 struct Tail {
     path: PathBuf,
+    /// The file and its inode.
     file: Option<(fs::File, u64)>,
     at: u64,
+    /// The file that has replaced it: what was appended to the old one comes first.
+    next: Option<(fs::File, u64)>,
     reading: bool,
     /// The file has changed while it was read.
     again: bool,
@@ -94,11 +97,13 @@ fn examine(lp: &mut Loop<Auto>, watch: FsEvent, file: fs::File) {
     let stated = fs::fstat(&file).start(lp, move |lp, stat| {
         let Ok(stat) = stat else { return done(lp, watch) };
         let tail = lp.state::<Tail>();
-        let same = tail.file.as_ref().is_some_and(|(_, inode)| *inode == stat.ino);
-        if !same || stat.size < tail.at {
-            tail.at = 0;
+        match &tail.file {
+            Some((_, inode)) if *inode != stat.ino => tail.next = Some((file, stat.ino)),
+            // It was truncated.
+            Some(_) if stat.size < tail.at => tail.at = 0,
+            Some(_) => {}
+            None => tail.file = Some((file, stat.ino)),
         }
-        tail.file = Some((file, stat.ino));
         read(lp, watch);
     });
     watch.attempt(lp, |_| stated.map(drop));
@@ -117,12 +122,20 @@ fn read(lp: &mut Loop<Auto>, watch: FsEvent) {
             print(&bytes[..count]);
         }
         match (count, tail.left) {
-            (0, _) => done(lp, watch),
+            (0, _) => at_end(lp, watch),
             (_, 0) => watch.close_if_open(lp),
             _ => read(lp, watch),
         }
     });
     watch.attempt(lp, |_| started.map(drop));
+}
+
+/// All of the file was read: goes on with the one that has replaced it.
+fn at_end(lp: &mut Loop<Auto>, watch: FsEvent) {
+    let tail = lp.state::<Tail>();
+    let Some(next) = tail.next.take() else { return done(lp, watch) };
+    (tail.file, tail.at) = (Some(next), 0);
+    read(lp, watch);
 }
 
 fn done(lp: &mut Loop<Auto>, watch: FsEvent) {

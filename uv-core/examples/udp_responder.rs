@@ -1,11 +1,12 @@
-//! A UDP server that answers each datagram with its length, on any backend.
+//! A DNS-like UDP responder, on any backend: a name is answered with its address.
 //!
 //! ```sh
 //! cargo run -p uv-core --example udp_responder -- --port 7001 --backend auto
 //! ```
 //!
-//! Then `echo hello | nc -u -w1 127.0.0.1 7001`. `--backend` takes the name of a backend that
-//! this program was built with, or `auto`. With `--datagrams N` it ends after N datagrams.
+//! A query is a number of two bytes and a name; the answer is the same number and an address, so that
+//! the client knows which of its queries it is for: `printf '..red' | nc -u -w1 127.0.0.1 7001`. With
+//! `--datagrams N` it ends after N answers.
 
 mod common;
 
@@ -13,7 +14,10 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use common::Arguments;
-use uv_core::{Handle, Loop, RunMode, Udp, UdpBindFlags};
+use uv_core::{Handle, Loop, RunMode, Udp};
+
+const NAMES: [(&str, &str); 3] =
+    [("red", "192.0.2.1"), ("green", "192.0.2.2"), ("blue", "192.0.2.3")];
 
 pub(crate) fn main() -> io::Result<()> {
     let arguments = Arguments::read(&["--backend", "--port", "--datagrams"])?;
@@ -23,36 +27,47 @@ pub(crate) fn main() -> io::Result<()> {
     answer(&backend, port, datagrams, |address| println!("answering on {address}"))
 }
 
-/// Answers a number of datagrams, after a call of `ready` with the address.
+/// Answers a number of queries, after a call of `ready` with the address.
 pub(crate) fn answer(
     backend: &str,
     port: u16,
-    mut datagrams: u64,
+    mut left: u64,
     ready: impl FnOnce(SocketAddr),
 ) -> io::Result<()> {
     let mut lp = Loop::new(common::backend(backend)?);
-    let server = Udp::new(&mut lp);
-    server.bind(&mut lp, (Ipv4Addr::LOCALHOST, port).into(), UdpBindFlags::empty())?;
+    lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
+    let server = Udp::bind_to(&mut lp, (Ipv4Addr::LOCALHOST, port))?;
     server.recv_start(&mut lp, move |lp, server, datagram| {
-        let datagram = match datagram {
-            Ok(datagram) => datagram,
-            // A UDP error concerns one datagram: the next may succeed.
+        let (answer, to) = match datagram {
+            Ok(datagram) => (answer_to(datagram.data), datagram.from),
+            // An error of UDP concerns one datagram: the next may succeed.
             Err(error) => return eprintln!("{error}"),
         };
-        let (answer, to) = (format!("{} bytes\n", datagram.data.len()), datagram.from);
-        let sent = server.send(lp, answer, to, move |_, _, result, _| {
-            if let Err(error) = result {
-                eprintln!("no answer to {to}: {error}");
+        let Some(answer) = answer else { return }; // Not a query: silence invites no more of them.
+        left -= 1;
+        let is_last = left == 0;
+        server.attempt(lp, |lp| {
+            if is_last {
+                server.recv_stop(lp)?;
             }
+            server.send(lp, answer, to, move |lp, server, result, _| {
+                if let Err(error) = result {
+                    eprintln!("no answer to {to}: {error}");
+                }
+                if is_last {
+                    server.close_if_open(lp);
+                }
+            })
         });
-        sent.expect("the handle is open and not connected");
-        datagrams -= 1;
-        if datagrams == 0 {
-            // The last answer was sent already, or is cancelled.
-            server.close(lp).expect("it is open");
-        }
     })?;
     ready(server.local_addr(&lp)?);
     lp.run(RunMode::Default)?;
     Ok(())
+}
+
+fn answer_to(query: &[u8]) -> Option<Vec<u8>> {
+    let (number, name) = query.split_at_checked(2)?;
+    let found = NAMES.iter().find(|(known, _)| known.as_bytes() == name.trim_ascii());
+    let address = found.map_or("no such name", |(_, address)| *address);
+    Some([number, address.as_bytes()].concat())
 }
