@@ -5,7 +5,7 @@
 //!
 //! ```
 //! # use poll_select::Select as MyBackend;
-//! conformance::suite!(mine, MyBackend::new);
+//! conformance::suite!(backend, MyBackend::new);
 //! # // Without a test harness the macro generates nothing to run: run one point here.
 //! # for case in conformance::all_cases().into_iter().filter(|case| case.point == 7) {
 //! #     let outcome = conformance::run_case(&case.path(), case.run, MyBackend::new);
@@ -18,10 +18,10 @@
 //!
 //! ```toml
 //! [dev-dependencies]
-//! conformance = { version = "0.1", default-features = false }
+//! conformance = { package = "poll-conformance", version = "0.1", default-features = false }
 //! ```
 //!
-//! `cargo test mine::wakes` then runs the cases about wakes. Without the test
+//! `cargo test backend::wakes` then runs the cases about wakes. Without the test
 //! harness, [`all_cases`] and [`run_case`] do the same:
 //!
 //! ```
@@ -45,7 +45,7 @@
 //! never silent:
 //!
 //! ```text
-//! skip mine::modes::edge_reports_transitions_only: mine has no edge-triggered mode
+//! skip backend::modes::edge_reports_transitions_only: backend has no edge-triggered mode
 //! ```
 //!
 //! A backend whose `new` fails with `Unsupported` skips every case with its error text; any other
@@ -99,7 +99,7 @@ pub use run::{Case, Outcome, POINTS, all_cases, check, run_case, run_case_within
 pub(crate) type Loop = uv_core::Loop<poll_core::BoxedBackend>;
 
 /// Generates one `#[test]` per case, in a module `$name`, for the backends that `$new` creates:
-/// `suite!(mine, MyBackend::new)`.
+/// `suite!(backend, MyBackend::new)`. The name must not be that of a crate that the test uses.
 ///
 /// `$new` is any `Fn() -> io::Result<impl Backend>`, such as a closure that sets options. Many
 /// threads call it concurrently. Use the macro several times, with different names, for a backend

@@ -68,7 +68,7 @@
 //! One line in a test of your crate runs the suite on your backend:
 //!
 //! ```text
-//! conformance::suite!(minimal, || Minimal::new());
+//! conformance::suite!(backend, Minimal::new);
 //! ```
 
 mod backend;

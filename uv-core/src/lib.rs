@@ -196,3 +196,8 @@ const _: fn() = || {
     impl<T: ?Sized + Send> NotSend<IsSend> for T {}
     <Loop<DefaultBackend> as NotSend<_>>::check();
 };
+
+/// The README, whose program is compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

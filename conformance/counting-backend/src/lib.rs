@@ -37,6 +37,11 @@ use std::time::Duration;
 
 use poll_core::{Backend, BufferLease, Event, Interest, Mode, Op, OpKind, RawSource, Token};
 
+/// The README of the repository, whose program is compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Forwards to `B` and counts calls; see the [crate documentation](crate).
 #[derive(Debug)]
 pub struct Counting<B> {
