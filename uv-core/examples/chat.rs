@@ -57,7 +57,9 @@ pub(crate) fn serve(
     lp.state::<Chat>().idle = idle;
     // The one place that every error reaches: the handle is closed already.
     lp.on_error(|lp, handle, error| match handle {
-        AnyHandle::Tcp(peer) => leave(lp, peer, &error.to_string()),
+        AnyHandle::Tcp(peer) if lp.state::<Chat>().clients.contains_key(&peer) => {
+            leave(lp, peer, &error.to_string());
+        }
         other => eprintln!("{other}: {error}"),
     });
     let server = Tcp::listen_on(&mut lp, (Ipv4Addr::LOCALHOST, port), join)?;

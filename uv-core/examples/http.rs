@@ -283,7 +283,7 @@ fn parse(input: &[u8]) -> Result<Option<Request>, &'static str> {
     Ok((input.len() >= size).then_some(request))
 }
 
-/// The file of a request, which is never outside of `root`.
+/// The file of a request: no path of it leads out of `root`, but a symbolic link in it may.
 fn below(root: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path.split('?').next()?.trim_start_matches('/'));
     path.components().all(|part| matches!(part, Component::Normal(_))).then(|| root.join(path))

@@ -9,7 +9,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::{Skip, Verdict};
+use crate::{Loop, Skip, Verdict};
+
+/// Continues a loop in a forked child, or skips with the reason why its backend cannot.
+pub(crate) fn after_fork(lp: &mut Loop) -> Verdict {
+    match lp.fork() {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            Err(Skip::because(error.to_string()))
+        }
+        other => {
+            other.unwrap_or_else(|error| panic!("fork: {error}"));
+            Ok(())
+        }
+    }
+}
 
 /// A child process, killed and reaped when dropped.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use uv_core::{
     Tcp, Timer, WorkError, WorkKind, fs,
 };
 
-use crate::support::child::Child;
+use crate::support::child::{Child, after_fork};
 use crate::support::datagrams;
 use crate::support::dispositions::{Changed, Disposition, raise};
 use crate::support::files::file_of;
@@ -23,19 +23,6 @@ use crate::support::sources::{drain, fill_by, listener, send, tcp_pair};
 use crate::support::streams::{bound, connected, outcome, run_until};
 use crate::support::trace::{Log, Trace};
 use crate::{Lab, Loop, Skip, Verdict};
-
-/// Calls `Loop::fork` in a forked child, or skips with the reason why it fails.
-fn after_fork(lp: &mut Loop) -> Verdict {
-    match lp.fork() {
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            Err(Skip::because(error.to_string()))
-        }
-        other => {
-            other.unwrap_or_else(|error| panic!("fork: {error}"));
-            Ok(())
-        }
-    }
-}
 
 /// Runs the loop until all of `names` were logged, in any order.
 #[track_caller]

@@ -233,7 +233,7 @@ pub fn a_child_is_a_regular_handle(lab: &Lab) -> Verdict {
 /// is unknown. The parent gets the exit.
 #[cfg(unix)]
 pub fn a_forked_loop_has_no_children(lab: &Lab) -> Verdict {
-    use crate::support::child::Child;
+    use crate::support::child::{Child, after_fork};
     use crate::support::children::signal;
     use crate::support::observe::SOON;
     use uv_core::Process;
@@ -248,17 +248,18 @@ pub fn a_forked_loop_has_no_children(lab: &Lab) -> Verdict {
         });
         let process = process.expect("a child");
         let forked = Child::fork(|| {
-            lp.fork().expect("a loop in a forked child");
+            after_fork(&mut lp)?;
             run_to_the_end(&mut lp);
             assert_eq!(ends.take(), [Err(Some(libc::ECHILD))]);
             assert_eq!(run_child(&mut lp, &child(&["exit", "8"])), code(8), "it has its own");
             Ok(())
         });
-        forked.join(SOON)?;
+        let verdict = forked.join(SOON);
         assert!(runs(process.pid(&lp).expect("a number")), "the fork does not affect it");
         process.kill(&mut lp, libc::SIGKILL).expect("it is there to be killed");
         run_to_the_end(&mut lp);
         assert_eq!(ends.take(), [Ok(signal(libc::SIGKILL))]);
+        verdict?;
     }
     no_children("all were waited for");
     Ok(())

@@ -334,25 +334,21 @@ pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
 /// A forked child reports the changes after the fork, and does not affect its parent.
 #[cfg(unix)]
 pub fn a_forked_child_continues_to_watch(lab: &Lab) -> Verdict {
-    use crate::support::child::Child;
+    use crate::support::child::{Child, after_fork};
     use crate::support::observe::SOON;
 
     let (mut lp, directory) = (new_loop(lab)?, Directory::new());
     let watch = Watch::new(&mut lp, directory.root());
     let child = Child::fork(|| {
-        match lp.fork() {
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                return Err(Skip::because(error.to_string()));
-            }
-            result => result.expect("the loop continues"),
-        }
+        after_fork(&mut lp)?;
         watch.expect_nothing(&mut lp, "nothing has happened");
         directory.file("of the child", "");
         run_until(&mut lp, "a change", |_| !watch.events().is_empty());
         Ok(())
     });
+    child.join(SOON)?;
     run_until(&mut lp, "a change", |_| !watch.events().is_empty());
-    child.join(SOON)
+    Ok(())
 }
 
 /// A forked child reports the changes after the fork, and does not affect its parent.

@@ -50,7 +50,7 @@ pub fn directories_below_are_watched(lab: &Lab) -> Verdict {
 /// the working directory, and in a forked child.
 #[cfg(unix)]
 pub fn a_relative_tree_survives_a_change_of_directory(lab: &Lab) -> Verdict {
-    use crate::support::child::Child;
+    use crate::support::child::{Child, after_fork};
     use crate::support::observe::SOON;
 
     needs_trees()?;
@@ -66,7 +66,7 @@ pub fn a_relative_tree_survives_a_change_of_directory(lab: &Lab) -> Verdict {
         directory.file("new/entry", "");
         watch.expect(&mut lp, renamed(below("new/entry")));
         let child = Child::fork(|| {
-            lp.fork().expect("the loop continues");
+            after_fork(&mut lp)?;
             directory.file("new/of the child", "");
             watch.expect(&mut lp, renamed(below("new/of the child")));
             Ok(())
