@@ -1,4 +1,4 @@
-//! The cases, one module per point of poll-core's contract and of uv-core's behaviour. [`list`] has
+//! The cases, one module per point of poll-core's contract and of uv-core's behaviour. `list` has
 //! their names.
 
 pub mod asyncs;
