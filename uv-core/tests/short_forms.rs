@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use uv_core::backends::Auto;
-use uv_core::{Handle, Loop, RunMode, Stream, Udp};
+use uv_core::{Handle, Loop, RunMode, Udp};
 
 fn loops() -> impl Iterator<Item = (&'static str, Loop<Auto>)> {
     Auto::NAMES.iter().filter_map(|&name| {
@@ -15,7 +15,7 @@ fn loops() -> impl Iterator<Item = (&'static str, Loop<Auto>)> {
 
 #[cfg(unix)]
 mod pipes {
-    use uv_core::{Pipe, is_cancelled};
+    use uv_core::{Pipe, Stream, is_cancelled};
 
     use super::*;
 

@@ -138,6 +138,7 @@ pub(crate) fn all() -> Vec<Server> {
 }
 
 /// Gives all servers that use io_uring its error, if it cannot be used here.
+#[cfg(target_os = "linux")]
 fn refuse_without_uring(servers: &mut [Server]) {
     if let Err(error) = poll_uring::Uring::new() {
         for server in servers {
