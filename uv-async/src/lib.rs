@@ -38,7 +38,8 @@
 //! | time | [`Rt::sleep`], [`Rt::interval`], [`Rt::timeout`], [`yield_now`] |
 //! | network | [`TcpListener`], [`TcpStream`] with the methods of [`IoListener`], [`IoStream`]; [`UdpSocket`] |
 //! | local sockets, pipes, terminals | [`PipeListener`], [`PipeStream`], [`Tty`] |
-//! | files, work, names, random bytes | [`OperationExt::on`] or [`Rt::fs`], [`Rt::queue_work`], [`Rt::getaddrinfo`], [`Rt::random`] |
+//! | files | values of [`uv_core::fs`]: `.await` as they are, by the process's pool; [`OperationExt::on`] or [`Rt::fs`] by the loop and its backend |
+//! | work, names, random bytes | [`Rt::queue_work`], [`Rt::getaddrinfo`], [`Rt::random`] |
 //! | children, signals, file changes | [`Child`], [`Signal`], [`FsEvents`] |
 //! | messages of other threads | [`channel`] |
 //! | descriptors of other libraries | [`AsyncPoll`] |

@@ -98,8 +98,15 @@ impl<A: Action, B: Backend> fmt::Debug for FsFuture<A, B> {
 pub trait OperationExt<A: Action> {
     /// Runs the operation on a loop: the same as [`Rt::fs`], at the end of an expression.
     ///
-    /// A value of [`uv_core::fs`] cannot be awaited by itself: it belongs to no loop. With the loop
-    /// it is a future.
+    /// Without it, `fs::stat(path).await` works too, and gives the same result: the process's
+    /// [pool](uv_core::Pool::global) performs the operation, on whatever executor the task runs. On the
+    /// loop
+    ///
+    /// - the backend performs the operation if it can, as io_uring does, without a thread;
+    /// - otherwise the pool of the loop does, if the program has [set](uv_core::Loop::set_pool) one;
+    /// - it is one of the loop's active requests: a dropped future does not end that, and the loop
+    ///   runs until the operation is complete;
+    /// - a request allocates nothing once the loop has had as many at a time.
     ///
     /// ```
     /// use uv_async::{LoopExt, OperationExt};
@@ -154,7 +161,9 @@ impl<T: 'static> OrLost for Result<T, WorkError> {
 }
 
 impl<B: Backend> Rt<B> {
-    /// Runs a file operation: one of the values that the functions of [`uv_core::fs`] make.
+    /// Runs a file operation on the loop: one of the values that the functions of [`uv_core::fs`] make.
+    ///
+    /// They can be awaited without the loop as well: [`OperationExt::on`] compares both.
     ///
     /// ```
     /// use uv_async::LoopExt;

@@ -1,7 +1,8 @@
-//! File operations, asynchronous in a loop or blocking.
+//! File operations, asynchronous in a loop, awaited, or blocking.
 //!
 //! Each function here makes an [`Operation`], which does nothing until it is
-//! [started](Operation::start) in a loop or [performed](Operation::perform) in this thread:
+//! [started](Operation::start) in a loop, [awaited](#futures) or [performed](Operation::perform) in this
+//! thread:
 //!
 //! ```
 //! use uv_core::{Loop, RunMode, fs};
@@ -30,6 +31,36 @@
 //! buffers are returned with the result. If the loop is dropped, a thread finishes the operation
 //! that it runs, and no callback runs.
 //!
+//! # Futures
+//!
+//! An operation can be awaited as it is, in any `async` function and on any executor. It needs no
+//! loop: the process's [pool](crate::Pool::global) performs it, and a thread of the pool wakes the task.
+//!
+//! ```
+//! use uv_core::fs;
+//!
+//! async fn first_bytes(path: &str) -> std::io::Result<Vec<u8>> {
+//!     let file = fs::open(path, fs::OpenOptions::new().read(true)).await?;
+//!     let (count, mut bytes) = fs::read_at(&file, vec![0; 9], 0).await;
+//!     bytes.truncate(count?);
+//!     Ok(bytes)
+//! }
+//!
+//! # #[cfg(unix)] {
+//! let tokio = tokio::runtime::Builder::new_current_thread().build()?;
+//! assert_eq!(tokio.block_on(first_bytes("Cargo.toml"))?, b"[package]");
+//! # }
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! The results are the same in all three ways. Tasks of a loop, with the crate `uv-async`, have the
+//! choice between `operation.await` and `operation.on(&rt).await`. The second starts the operation in the
+//! loop, so that a backend such as io_uring performs it, a pool of the [loop](crate::Loop::set_pool) is
+//! used, and it is one of the loop's active requests. The first is for code that has no `rt`, and for
+//! libraries that should run on every executor.
+//!
+//! [`OperationFuture`] states what dropping such a future means.
+//!
 //! | topic | functions |
 //! |---|---|
 //! | open files | [`open`], [`close`], [`read`], [`read_at`], [`write`](write()), [`write_at`], [`sendfile`], [`fsync`], [`fdatasync`], [`ftruncate`] |
@@ -43,6 +74,7 @@ mod attributes;
 mod copy;
 mod dir;
 mod file;
+mod future;
 mod operation;
 mod path_ops;
 mod read_write;
@@ -53,6 +85,7 @@ pub use attributes::{SetTime, chmod, chown, fchmod, fchown, futime, lchown, luti
 pub use copy::{CopyFlags, copyfile};
 pub use dir::{Dir, Dirent, EntryKind, closedir, opendir, readdir, scandir};
 pub use file::{File, OpenOptions, close, fdatasync, fsync, ftruncate, open};
+pub use future::OperationFuture;
 pub(crate) use operation::Way;
 pub use operation::{Action, FsRequest, Operation};
 pub use path_ops::{

@@ -1,4 +1,5 @@
-//! Operations: performed in the calling thread, or started in a loop.
+//! Operations: performed in the calling thread, or started in a loop. As futures they are in
+//! [`future`](super::future).
 
 use std::fmt;
 use std::io;
@@ -13,7 +14,7 @@ use crate::{Loop, error};
 /// A file operation that has not started.
 ///
 /// The functions of [this module](super) make them. Nothing happens until one is
-/// [performed](Operation::perform) or [started](Operation::start).
+/// [performed](Operation::perform), [started](Operation::start) or [awaited](super#futures).
 ///
 /// ```
 /// use uv_core::{Loop, RunMode, fs};
@@ -25,7 +26,7 @@ use crate::{Loop, error};
 /// lp.run(RunMode::Default)?;
 /// # std::io::Result::Ok(())
 /// ```
-#[must_use = "nothing happens until the operation is started or performed"]
+#[must_use = "nothing happens until the operation is started, performed or awaited"]
 #[derive(Debug)]
 pub struct Operation<A: Action>(pub(super) A);
 

@@ -1,6 +1,9 @@
 //! The completion queue of a loop: the jobs that workers have finished.
 
+use std::io;
 use std::sync::Arc;
+
+use poll_core::Wake;
 
 use super::job::Job;
 use super::mpsc_stack::{JobChain, MpscStack, Pushed};
@@ -16,6 +19,13 @@ pub(crate) struct CompletionQueue {
 impl CompletionQueue {
     pub(crate) fn new(notifier: Arc<Notifier>) -> CompletionQueue {
         CompletionQueue { done: MpscStack::default(), notifier }
+    }
+
+    /// For jobs that no loop waits for: a finished job is freed by the thread that has run it.
+    pub(super) fn of_no_loop() -> CompletionQueue {
+        let queue = CompletionQueue::new(Arc::new(Notifier::new(NoLoop)));
+        queue.close();
+        queue
     }
 
     /// Returns finished jobs to the loop. Only the first push onto an empty queue wakes it.
@@ -43,6 +53,16 @@ impl CompletionQueue {
         let mut jobs = Vec::new();
         self.done.close(&mut jobs);
         jobs.into_iter().for_each(discard);
+    }
+}
+
+/// The waker of a queue that is closed from the start, and so never wakes.
+#[derive(Clone)]
+struct NoLoop;
+
+impl Wake for NoLoop {
+    fn wake(&self) -> io::Result<()> {
+        Ok(())
     }
 }
 

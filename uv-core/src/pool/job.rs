@@ -13,6 +13,8 @@
 //! A job has up to two holders: the loop with the request, and the pool until a worker has taken
 //! the job from the queue and returned it. The last holder frees it or reuses it.
 //!
+//! A job [without a loop](super::Pool::run_detached) is freed by the worker that returns it.
+//!
 //! A job with a [`Task`] keeps it in the storage in every state. A backend may perform the task
 //! instead of the pool; then the loop is the only holder:
 //!
@@ -194,7 +196,7 @@ struct Block {
     request: UnsafeCell<Token>,
     vtable: UnsafeCell<&'static VTable>,
     storage: UnsafeCell<InlineStorage>,
-    /// Of the loop that allocated the block, which never changes.
+    /// Of the loop that allocated the block, or of none; it never changes.
     completions: Arc<CompletionQueue>,
 }
 
@@ -377,7 +379,7 @@ impl Job {
         unsafe { *self.block().vtable.get() }
     }
 
-    /// The completion queue of the loop that the job belongs to.
+    /// The completion queue of the loop that the job belongs to, or of jobs without one.
     pub(crate) fn completions(&self) -> &Arc<CompletionQueue> {
         &self.block().completions
     }

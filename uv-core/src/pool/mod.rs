@@ -20,6 +20,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use poll_core::Token;
+
 use crate::sys;
 
 pub(crate) use completion_queue::CompletionQueue;
@@ -71,6 +73,8 @@ struct Shared {
     submitted: SubmitQueue,
     state: Mutex<State>,
     work: Condvar,
+    /// Of jobs that are returned to no loop.
+    detached: Arc<CompletionQueue>,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +129,8 @@ impl Pool {
         // Threads read the state as soon as they start.
         let state = State { brief_limit: cores.min(threads), ..State::default() };
         let (submitted, state, work) = (SubmitQueue::default(), Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { submitted, state, work });
+        let detached = Arc::new(CompletionQueue::of_no_loop());
+        let shared = Arc::new(Shared { submitted, state, work, detached });
         let shutdown = Arc::new(Shutdown {
             shared: Arc::clone(&shared),
             threads: Mutex::default(),
@@ -282,6 +287,14 @@ impl Pool {
     /// ```
     pub fn active(&self) -> usize {
         self.shared.lock().active
+    }
+
+    /// Runs work whose end no loop waits for. A thread frees its job.
+    pub(crate) fn run_detached(&self, work: impl FnOnce() + Send + 'static) {
+        let job = Job::allocate(&self.shared.detached);
+        // No loop has a request of it.
+        job.fill(WorkKind::Cpu, Token::new(0, 0), work);
+        self.submit(job);
     }
 
     pub(crate) fn submit(&self, job: Job) {
