@@ -84,7 +84,7 @@ pub use events::{AsyncPoll, Child, FsChange, FsEvents, Receiver, Signal, channel
 pub use executor::{JoinError, JoinHandle, LoopExt, POLL_BUDGET, Rt, Spawned, Spawner};
 pub use io::{
     BufResult, Incoming, IoListener, IoStream, Lent, OwnedDatagram, PipeListener, PipeStream,
-    ReadHalf, TcpListener, TcpStream, Tty, UdpSocket, WriteHalf, copy_bidirectional,
+    ReadHalf, TcpListener, TcpStream, Tty, UdpSocket, Unread, WriteHalf, copy_bidirectional,
 };
 #[cfg(unix)]
 pub use io::{UnixListener, UnixStream};

@@ -215,6 +215,11 @@ impl<B: Backend, T: OrLost> Op<B, T> {
         self.cell.is_some()
     }
 
+    /// Moves the future's side out, for a call that is deferred.
+    pub(crate) fn detach(&mut self) -> Op<B, T> {
+        Op { rt: self.rt.clone(), cell: self.cell.take() }
+    }
+
     /// The result, if it is there.
     pub(crate) fn take(&mut self) -> Option<T> {
         let result = self.cell.as_ref()?.result.take()?;

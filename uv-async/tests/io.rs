@@ -7,6 +7,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use common::{Runtime, every};
@@ -73,7 +76,7 @@ fn a_stream_that_nothing_waits_for_does_not_keep_the_loop_alive() {
         };
         rt.block_on(lp, body).unwrap().unwrap();
         let (key, unread) = rt.enter(lp, || other.into_key());
-        assert!(unread.is_empty() && key.is_referenced(lp), "callbacks get it as it was");
+        assert!(unread.bytes.is_empty() && key.is_referenced(lp), "callbacks get it as it was");
         key.close(lp).unwrap();
         rt.enter(lp, || drop(one));
     });
@@ -274,7 +277,8 @@ fn keys_come_from_callbacks_and_go_back() {
         assert!(lent.starts_with(b"ab"));
         lent.keep_from(2);
         let (key, unread) = other.into_key();
-        assert_eq!(unread, b"cdef");
+        assert_eq!(unread.bytes, b"cdef");
+        assert!(unread.end.is_none());
         one.write_all("ghi").await.0?;
         let (sender, mut receiver) = channel(&rt);
         rt.with(|lp| {
@@ -288,6 +292,139 @@ fn keys_come_from_callbacks_and_go_back() {
         one.write_all("jkl").await.0?;
         assert_eq!(&*again.lend().await?, b"jkl");
         Ok(())
+    });
+}
+
+/// Both ends of a TCP connection, which can be reset, unlike a pair.
+async fn connected(
+    rt: &Runtime,
+) -> io::Result<(TcpStream<common::Backend>, TcpStream<common::Backend>)> {
+    let listener = TcpListener::bind(rt, any())?;
+    let one = TcpStream::connect(rt, listener.local_addr()?).await?;
+    Ok((one, listener.accept().await?))
+}
+
+/// A stream that the loop goes on reading, and a peer that has reset it: the loop has the error.
+async fn reset(rt: &Runtime, first: &[u8]) -> io::Result<TcpStream<common::Backend>> {
+    let (one, other) = connected(rt).await?;
+    one.write_slice(first).await?;
+    let (result, bytes) = other.read_exact(vec![0; first.len()]).await;
+    result?;
+    assert_eq!(bytes, first);
+    // The loop goes on reading.
+    if !rt.with(|lp| other.key().is_active(lp)) {
+        timed_out(rt, other.lend()).await;
+    }
+    let (key, _) = one.into_key();
+    rt.with(|lp| key.close_reset(lp))?;
+    while rt.with(|lp| other.key().is_active(lp)) {
+        yield_now().await;
+    }
+    Ok(other)
+}
+
+/// Polls a future once, which must wait, and drops it.
+async fn timed_out<F: Future>(rt: &Runtime, future: F) {
+    assert!(rt.timeout(Duration::ZERO, future).await.is_err());
+}
+
+#[test]
+fn an_error_that_the_loop_has_received_reaches_a_reader() {
+    each(async |rt| {
+        for size in [5, 8192, 100_000] {
+            let first = vec![1; size];
+            let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            let (result, _) = reset(&rt, &first).await?.read(vec![0; 64]).await;
+            assert!(result.is_err_and(|error| is_reset(&error)));
+            let stream = reset(&rt, &first).await?;
+            assert!(stream.lend().await.is_err_and(|error| is_reset(&error)));
+            let (key, unread) = reset(&rt, &first).await?.into_key();
+            assert!(unread.bytes.is_empty());
+            assert!(unread.end.unwrap().is_err_and(|error| is_reset(&error)));
+            rt.with(|lp| key.close(lp))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_end_that_the_loop_has_received_comes_with_the_key() {
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        one.write_slice(b"last").await?;
+        other.lend().await?.keep_from(2);
+        one.shutdown().await?;
+        while rt.with(|lp| other.key().is_active(lp)) {
+            yield_now().await;
+        }
+        let (key, unread) = other.into_key();
+        assert_eq!(unread.bytes, b"st");
+        assert!(matches!(unread.end, Some(Ok(()))));
+        rt.with(|lp| key.close(lp))
+    });
+}
+
+/// Set when a future is woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Dropped when it is complete and before its task has seen that, a read leaves its error to the
+/// next one.
+#[test]
+fn an_error_of_a_dropped_read_is_for_the_next() {
+    each(async |rt| {
+        let (one, other) = connected(&rt).await?;
+        // Large pieces, so that the next read is a request.
+        one.write_slice(&[1; 8192]).await?;
+        let (result, _) = other.read_exact(vec![0; 8192]).await;
+        result?;
+        let woken = Arc::new(Woken::default());
+        {
+            let mut read = std::pin::pin!(other.read(vec![0; 8192]));
+            let waker = Waker::from(Arc::clone(&woken));
+            assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            let (key, _) = one.into_key();
+            rt.with(|lp| key.close_reset(lp))?;
+            while !woken.0.load(Ordering::SeqCst) {
+                yield_now().await;
+            }
+        }
+        let (result, _) = other.read(vec![0; 8192]).await;
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        Ok(())
+    });
+}
+
+/// The same for bytes, if the read is dropped where the loop is not lent.
+#[test]
+fn bytes_of_a_read_that_is_dropped_outside_of_tasks_are_for_the_next() {
+    every(|lp| {
+        let rt = Rt::attach(lp);
+        let streams = rt.block_on(lp, async {
+            let (one, other) = TcpStream::pair(&rt)?;
+            one.write_slice(&[1; 8192]).await?;
+            let (result, _) = other.read_exact(vec![0; 8192]).await;
+            result.map(|()| (one, other))
+        });
+        let (one, other) = streams.unwrap().unwrap();
+        let mut read = Box::pin(other.read(vec![0; 64]));
+        rt.enter(lp, || {
+            assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        });
+        drop(read);
+        one.key().try_write(lp, b"late").unwrap();
+        for _ in 0..10 {
+            lp.run(RunMode::NoWait).unwrap();
+        }
+        let (result, bytes) = rt.block_on(lp, other.read(vec![0; 64])).unwrap();
+        assert_eq!(&bytes[..result.unwrap()], b"late");
+        rt.enter(lp, || drop((one, other)));
     });
 }
 

@@ -24,6 +24,7 @@ pub use pipe::{PipeListener, PipeStream, Tty};
 #[cfg(unix)]
 pub use pipe::{UnixListener, UnixStream};
 pub(crate) use received::ReceivedPool;
+pub use received::Unread;
 pub use stream::IoStream;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::{OwnedDatagram, UdpSocket};

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use uv_core::poll_core::Backend;
@@ -10,7 +11,7 @@ use uv_core::{IoBufMut, ReadRequest, Stream};
 
 use super::buf::{BufResult, Carried, Done};
 use super::lent::Lent;
-use super::received::LARGE;
+use super::received::{LARGE, Received};
 use super::stream::{IoStream, finish};
 use crate::op::Op;
 
@@ -75,6 +76,9 @@ impl<'a, S: Stream, B: Backend, T: IoBufMut> Read<'a, S, B, T> {
         let copied = stream.received().input.borrow_mut().copy_to(buf.memory());
         if copied > 0 {
             return self.ready(Ok(copied));
+        }
+        if let Some(end) = stream.received().take_end() {
+            return self.ready(end.map(|()| 0));
         }
         if let Some(result) = stream.try_more(buf.memory()) {
             return self.ready(result);
@@ -145,18 +149,30 @@ impl<S: Stream, B: Backend, T: IoBufMut> Drop for Reading<'_, S, B, T> {
     fn drop(&mut self) {
         let Some(request) = self.request else { return };
         let (rt, received) = (&self.stream.rt, self.stream.received());
-        if self.op.is_pending() {
-            match self.op.take() {
-                Some(done) => {
-                    if let (Ok(count), mut buf) = done.into_result() {
-                        received.input.borrow_mut().push(&buf.memory()[..count]);
+        if self.op.is_pending() && !give_back(&mut self.op, received) {
+            let cancelled = rt.try_with(|lp| drop(request.cancel(lp)));
+            if cancelled.is_none() {
+                // The request may be complete before the loop is lent: the cell stays until then.
+                let (mut op, rt, received) = (self.op.detach(), rt.clone(), Rc::clone(received));
+                let inside = rt.clone();
+                return rt.with_or_defer(move |lp| {
+                    if !give_back(&mut op, &received) {
+                        drop(request.cancel(lp));
                     }
-                }
-                None => rt.with_or_defer(move |lp| drop(request.cancel(lp))),
+                    received.request_ended(&inside);
+                });
             }
         }
         received.request_ended(rt);
     }
+}
+
+/// Leaves the outcome of a request to the next reader, if it is complete.
+fn give_back<B: Backend, T: IoBufMut>(op: &mut Op<B, Done<T>>, received: &Received) -> bool {
+    let Some(done) = op.take() else { return false };
+    let (result, mut buf) = done.into_result();
+    received.give_back(result, buf.memory());
+    true
 }
 
 fn empty_buffer() -> io::Error {

@@ -58,6 +58,35 @@ impl Default for Received {
     }
 }
 
+/// What a stream had received and no reader had got when it [gave its key
+/// up](crate::IoStream::into_key).
+///
+/// ```
+/// use uv_async::{LoopExt, TcpStream, Unread};
+/// use uv_core::{Handle, Loop};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// lp.block_on(async |rt| {
+///     let (one, other) = TcpStream::pair(&rt)?;
+///     one.write_slice(b"headbody").await?;
+///     other.lend().await?.keep_from(4);
+///     let (key, unread): (_, Unread) = other.into_key();
+///     assert_eq!(unread.bytes, b"body");
+///     assert!(unread.end.is_none(), "more may come");
+///     rt.with(|lp| key.close(lp))
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Unread {
+    /// The bytes, which come before all that the handle reads.
+    pub bytes: Vec<u8>,
+    /// How the stream has ended behind these bytes, if the loop has got there: `Ok` at the end of the
+    /// stream. The kernel reports an error once, so reads of the handle do not report it again.
+    pub end: Option<io::Result<()>>,
+}
+
 /// The receiving sides of closed streams, for those to come.
 #[derive(Default)]
 pub(crate) struct ReceivedPool(RefCell<Vec<Rc<Received>>>);
@@ -92,7 +121,7 @@ impl Received {
         key: S,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Some(end) = self.end.take() {
+        if let Some(end) = self.take_end() {
             return Poll::Ready(end);
         }
         if self.pushing.get() == 0 && self.requests.get() == 0 {
@@ -101,6 +130,21 @@ impl Received {
         self.input.borrow_mut().release_memory(rt.memory());
         self.wait(rt, cx);
         Poll::Pending
+    }
+
+    /// How the stream has ended behind the bytes, if it has: for one reader.
+    #[inline]
+    pub(super) fn take_end(&self) -> Option<io::Result<()>> {
+        self.end.take()
+    }
+
+    /// Takes the outcome of a request whose reader is gone, for the next one.
+    pub(super) fn give_back(&self, result: io::Result<usize>, memory: &[u8]) {
+        match result {
+            Ok(count) => self.input.borrow_mut().push(&memory[..count]),
+            // The kernel reports it once.
+            Err(error) => self.end.set(Some(Err(error))),
+        }
     }
 
     /// Has the reader woken by the next bytes.

@@ -15,7 +15,7 @@ use super::halves::{ReadHalf, WriteHalf};
 use super::input::Chunk;
 use super::lent::Lent;
 use super::reading::{Lend, Read};
-use super::received::Received;
+use super::received::{Received, Unread};
 use super::writing::{Write, WriteAll, WriteSlice};
 use crate::Rt;
 use crate::op::Op;
@@ -66,7 +66,7 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     ///     let (one, other) = rt.with(Tcp::pair).unwrap();
     ///     let stream = TcpStream::from_key(&rt, one);
     ///     let (key, unread) = stream.into_key(); // For callbacks.
-    ///     assert!(unread.is_empty());
+    ///     assert!(unread.bytes.is_empty());
     ///     rt.with(|lp| key.close(lp).and(other.close(lp))).unwrap();
     /// })?;
     /// # std::io::Result::Ok(())
@@ -82,15 +82,18 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
         }
     }
 
-    /// Gives the handle up, with the bytes that were received and not read. Bytes that the loop
-    /// has are for the next reader of the handle.
-    pub fn into_key(mut self) -> (S, Vec<u8>) {
+    /// Gives the handle up, with what was received and not read: bytes, and the end of the stream or
+    /// the error behind them. What comes later is for the next reader of the handle.
+    ///
+    /// Outside of tasks and of [`Rt::enter`], a loop that has been reading stops in its next
+    /// iteration, unless the program has started to read by then: the bytes before that are lost.
+    pub fn into_key(mut self) -> (S, Unread) {
         let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
         let received = Rc::clone(self.received());
         self.rt.with_or_defer(move |lp| received.stop(lp, key));
         self.put_front_back(0);
-        let unread = self.received().input.borrow_mut().take_all();
-        (key, unread)
+        let bytes = self.received().input.borrow_mut().take_all();
+        (key, Unread { bytes, end: self.received().take_end() })
     }
 
     /// The handle, for options that this crate does not wrap: see [`Rt::with`]. The loop may be
