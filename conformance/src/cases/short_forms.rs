@@ -1,5 +1,7 @@
 //! Point 37: the state of a loop, the common path of errors, and short forms of streams.
 
+mod errors;
+
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -18,6 +20,8 @@ use crate::support::streams::{any_port, connected, finish, outcome, run_a_moment
 use crate::support::trace::{Count, Log, Trace};
 use crate::support::wine;
 use crate::{Lab, Loop, Verdict};
+
+pub use errors::*;
 
 /// The errors that the handler gets, with the kinds of their handles.
 fn errors_of(lp: &mut Loop) -> Log<(&'static str, ErrorKind)> {

@@ -242,7 +242,8 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` and `Unsupported` as for the function; the error of starting the pool.
+    /// `InvalidInput` and `Unsupported` as for the function; the error of starting the pool. They drop
+    /// `done`: see [`getaddrinfo_with`](Loop::getaddrinfo_with).
     #[doc(alias = "uv_getaddrinfo")]
     pub fn getaddrinfo(
         &mut self,
@@ -253,6 +254,39 @@ impl<B: Backend> Loop<B> {
     ) -> io::Result<WorkRequest> {
         let query = Query::new(host, service, hints)?;
         work::queue_request(self, WorkKind::SlowIo, move || query.resolve(), done)
+    }
+
+    /// As [`getaddrinfo`](Loop::getaddrinfo), but `done` gets every error: a name that users have
+    /// typed may be none.
+    ///
+    /// ```
+    /// use uv_core::dns::Hints;
+    /// use uv_core::{Loop, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.getaddrinfo_with(Some("no\0name"), None, Hints::default(), |_, found| {
+    ///     assert_eq!(found.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_getaddrinfo")]
+    pub fn getaddrinfo_with(
+        &mut self,
+        host: Option<&str>,
+        service: Option<&str>,
+        hints: Hints,
+        done: impl FnOnce(&mut Loop<B>, io::Result<Vec<AddrInfo>>) + 'static,
+    ) {
+        let query = Query::new(host, service, hints);
+        match query.and_then(|query| self.works.pool().map(|_| query)) {
+            Err(error) => self.defer(move |lp| done(lp, Err(error))),
+            Ok(query) => {
+                let resolve = move || query.resolve();
+                let queued = work::queue_request(self, WorkKind::SlowIo, resolve, done);
+                debug_assert!(queued.is_ok(), "the pool has started");
+            }
+        }
     }
 
     /// Looks up names as [`dns::getnameinfo`](getnameinfo) does, on the pool, then calls

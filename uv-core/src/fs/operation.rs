@@ -68,7 +68,9 @@ impl<A: Action> Operation<A> {
     /// # Errors
     ///
     /// `InvalidInput` for a path with a NUL byte, `ResourceBusy` for a [close](super::close) of a
-    /// file in use. The callback gets all other errors.
+    /// file in use: the callback is dropped then, see [`start_with`](Operation::start_with). The
+    /// callback gets all other errors. So operations on open files, such as reads and writes, start
+    /// without an error.
     pub fn start<B: Backend>(
         self,
         lp: &mut Loop<B>,
@@ -100,6 +102,30 @@ impl<A: Action> Operation<A> {
         match self.0.refusal() {
             Some(error) => Err(self.0.output(Err(error))),
             None => Ok(self.submit(lp, None, callback)),
+        }
+    }
+
+    /// As [`start`](Operation::start), but the callback gets every error, with the buffer if there is
+    /// one.
+    ///
+    /// ```
+    /// use uv_core::{Loop, RunMode, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// fs::stat("a\0b").start_with(&mut lp, |_, stat| {
+    ///     assert_eq!(stat.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn start_with<B: Backend>(
+        mut self,
+        lp: &mut Loop<B>,
+        callback: impl FnOnce(&mut Loop<B>, A::Output) + 'static,
+    ) {
+        match self.0.refusal() {
+            Some(error) => lp.defer(move |lp| callback(lp, self.0.output(Err(error)))),
+            None => drop(self.submit(lp, None, callback)),
         }
     }
 

@@ -171,7 +171,8 @@ impl<B: Backend> Loop<B> {
     ///
     /// # Errors
     ///
-    /// The error of starting the pool's threads, on first use.
+    /// The error of starting the pool's threads, on first use, which drops `work` and `done`. There
+    /// is none after [`Pool::global`] has succeeded once, or after [`set_pool`](Loop::set_pool).
     #[doc(alias = "uv_queue_work")]
     pub fn queue_work<T: Send + 'static>(
         &mut self,

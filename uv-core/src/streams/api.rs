@@ -205,7 +205,7 @@ pub trait Stream: Handle + StreamKey {
     /// # Errors
     ///
     /// As [`read_start`](Stream::read_start), and `InvalidInput` for an empty buffer. An error
-    /// drops the buffer.
+    /// drops the buffer and the callback: see [`read_with`](Stream::read_with).
     #[doc(alias = "uv_read_start")]
     fn read<B: Backend, T: IoBufMut>(
         self,
@@ -214,6 +214,48 @@ pub trait Stream: Handle + StreamKey {
         callback: impl FnOnce(&mut Loop<B>, Self, io::Result<usize>, T) + 'static,
     ) -> io::Result<ReadRequest> {
         read::pull(self, lp, buf, callback)
+    }
+
+    /// As [`read`](Stream::read), but the callback gets every error, and always the buffer.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// /// Copies one direction of a connection: a single path for all that ends it.
+    /// fn pump(lp: &mut Loop, from: Tcp, to: Tcp, buffer: Vec<u8>) {
+    ///     from.read_with(lp, buffer, move |lp, from, count, mut buffer| match count {
+    ///         Ok(0) | Err(_) => {
+    ///             from.close_if_open(lp);
+    ///             to.finish(lp);
+    ///         }
+    ///         Ok(count) => {
+    ///             buffer.truncate(count);
+    ///             to.write_with(lp, buffer, move |lp, to, result, mut buffer| {
+    ///                 buffer.resize(4096, 0);
+    ///                 match result {
+    ///                     Ok(()) => pump(lp, from, to, buffer),
+    ///                     Err(_) => from.close_if_open(lp),
+    ///                 }
+    ///             });
+    ///         }
+    ///     });
+    /// }
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// pump(&mut lp, tcp, tcp, vec![0; 4096]); // It is not connected.
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.walk().is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_read_start")]
+    fn read_with<B: Backend, T: IoBufMut>(
+        self,
+        lp: &mut Loop<B>,
+        buf: T,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<usize>, T) + 'static,
+    ) {
+        short_forms::read_with(self, lp, buf, callback);
     }
 
     /// Reads without waiting: the bytes that the loop has received and that no reader has got,
@@ -254,7 +296,8 @@ pub trait Stream: Handle + StreamKey {
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the stream is closing or `buf` is an
     /// empty list, `NotConnected` if there is no connection, `BrokenPipe` if it is not
-    /// [writable](Stream::is_writable). An error drops the buffer.
+    /// [writable](Stream::is_writable). An error drops the buffer and the callback: see
+    /// [`write_with`](Stream::write_with).
     #[doc(alias = "uv_write")]
     fn write<B: Backend, T: IntoIoBuf>(
         self,
@@ -370,6 +413,32 @@ pub trait Stream: Handle + StreamKey {
         callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, u64) + 'static,
     ) -> io::Result<WriteRequest> {
         send_file::send_file(self, lp, file, range, callback)
+    }
+
+    /// As [`send_file`](Stream::send_file), but the callback gets every error.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp, fs};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let file = fs::open("Cargo.toml", fs::OpenOptions::new().read(true)).perform()?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// tcp.send_file_with(&mut lp, &file, 0..9, |lp, tcp, result, sent| {
+    ///     assert!(result.is_err() && sent == 0, "it is not connected");
+    ///     tcp.close_if_open(lp);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_fs_sendfile")]
+    fn send_file_with<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        file: &File,
+        range: Range<u64>,
+        callback: impl FnOnce(&mut Loop<B>, Self, io::Result<()>, u64) + 'static,
+    ) {
+        short_forms::send_file_with(self, lp, file, range, callback);
     }
 
     /// Writes as many bytes as possible without waiting. Returns their number, 0 only for empty

@@ -78,6 +78,7 @@ pub(crate) use output::write::write_with_handles;
 pub use short_forms::AnyStream;
 #[cfg(unix)]
 pub(crate) use short_forms::{accept_socket, release};
+pub(crate) use short_forms::{send_with_handles, write_handles_with};
 
 bitflags! {
     /// The capabilities and the state of a stream.

@@ -2,33 +2,38 @@
 //! move to other handles.
 
 use std::io;
+use std::ops::Range;
 #[cfg(unix)]
 use std::os::fd::OwnedFd;
 
 use poll_core::{Backend, Token};
 
 use super::input::read;
-use super::output::{connect, shutdown, write};
+use super::output::{connect, send_file, shutdown, write};
 use super::{Ended, Flags, Kind, Stream, StreamKey, Streams};
 #[cfg(unix)]
 use super::{Listener, handover, input::accept};
+use crate::fs::File;
 use crate::handles::{AnyHandle, Handle, Pipe, Sealed, Tcp, Tty};
-use crate::storage::{InlineFnOnce, IoBuf};
+use crate::storage::{InlineFnOnce, IoBuf, IoBufMut};
 use crate::{Loop, error};
 
 pub(super) fn send<S: Stream, B: Backend, T: IoBuf>(stream: S, lp: &mut Loop<B>, buf: T) {
     if is_ending(stream, lp) {
         return;
     }
-    let written = write::write(stream, lp, buf, |lp, stream, result, _| match result {
-        // The stream was closed while this was queued: that is no error.
-        Err(error) if error::is_cancelled(&error) && stream.is_closing(lp) => {}
-        // The first of several writes reports their error.
-        Err(error) if !stream.is_closing(lp) => stream.fail(lp, error),
-        _ => {}
-    });
+    let written = write::write(stream, lp, buf, |lp, stream, result, _| sent(lp, stream, result));
     if let Err(error) = written {
         stream.fail(lp, error);
+    }
+}
+
+/// The end of a write whose error closes the stream.
+fn sent<S: Stream, B: Backend>(lp: &mut Loop<B>, stream: S, result: io::Result<()>) {
+    match result {
+        // The first of several writes reports their error, and a close is no error.
+        Err(error) if !stream.is_closing(lp) => stream.fail(lp, error),
+        _ => {}
     }
 }
 
@@ -118,6 +123,63 @@ pub(super) fn write_with<S: Stream, B: Backend, T: IoBuf>(
     }
     let written = write::write(stream, lp, buf, callback);
     debug_assert!(written.is_ok(), "all that is refused was refused above");
+}
+
+pub(super) fn read_with<S: Stream, B: Backend, T: IoBufMut>(
+    stream: S,
+    lp: &mut Loop<B>,
+    mut buf: T,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
+) {
+    if let Err(error) = read::check_pull(lp, stream.stream_key(), &mut buf) {
+        return lp.defer(move |lp| callback(lp, stream, Err(error), buf));
+    }
+    let read = read::pull(stream, lp, buf, callback);
+    debug_assert!(read.is_ok(), "all that is refused was refused above");
+}
+
+pub(super) fn send_file_with<S: Stream, B: Backend>(
+    stream: S,
+    lp: &mut Loop<B>,
+    file: &File,
+    range: Range<u64>,
+    callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, u64) + 'static,
+) {
+    if let Err(error) = send_file::check(lp, stream.stream_key(), &range) {
+        return lp.defer(move |lp| callback(lp, stream, Err(error), 0));
+    }
+    let sent = send_file::send_file(stream, lp, file, range, callback);
+    debug_assert!(sent.is_ok(), "all that is refused was refused above");
+}
+
+pub(crate) fn write_handles_with<B: Backend, T: IoBuf>(
+    pipe: Pipe,
+    lp: &mut Loop<B>,
+    buf: T,
+    handles: &[AnyHandle],
+    callback: impl FnOnce(&mut Loop<B>, Pipe, io::Result<()>, T) + 'static,
+) {
+    if let Err(error) = write::check_with_handles(lp, pipe.0, &buf, handles) {
+        return lp.defer(move |lp| callback(lp, pipe, Err(error), buf));
+    }
+    let written = write::write_with_handles(pipe, lp, buf, handles, callback);
+    debug_assert!(written.is_ok(), "all that is refused was refused above");
+}
+
+pub(crate) fn send_with_handles<B: Backend, T: IoBuf>(
+    pipe: Pipe,
+    lp: &mut Loop<B>,
+    buf: T,
+    handles: &[AnyHandle],
+) {
+    let given: Box<[AnyHandle]> = handles.into();
+    if is_ending(pipe, lp) {
+        return given.iter().for_each(|handle| handle.close_if_open(lp));
+    }
+    write_handles_with(pipe, lp, buf, handles, move |lp, pipe, result, _| {
+        given.iter().for_each(|handle| handle.close_if_open(lp));
+        sent(lp, pipe, result);
+    });
 }
 
 #[cfg(unix)]

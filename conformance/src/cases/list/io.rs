@@ -504,7 +504,16 @@ macro_rules! __list_of_io_cases {
                 channels_are_handles
                 a_released_connection_continues_in_another_loop
                 a_busy_stream_is_not_released
-                connections_are_accepted_as_sockets;
+                connections_are_accepted_as_sockets
+                udp_send_with_reports_every_error
+                an_error_of_a_datagram_leaves_the_socket_open
+                udp_recv_with_reports_every_error
+                an_error_of_a_receiver_leaves_the_socket_open
+                streams_report_every_error_by_the_callback
+                read_with_is_cancelled_by_a_close
+                requests_that_cannot_start_call_back
+                spawn_with_calls_back_without_a_child
+                handles_that_are_given_away_are_closed;
         }
     };
 }

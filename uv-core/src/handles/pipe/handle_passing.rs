@@ -141,6 +141,76 @@ impl Pipe {
         write_with_handles(self, lp, buf.into_io_buf(), handles, callback)
     }
 
+    /// As [`write_with_handles`](Pipe::write_with_handles), but the callback gets every error, and
+    /// always the buffer, as that of [`write_with`](crate::Stream::write_with) does.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, Pipe, RunMode, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, _other) = Pipe::pair(&mut lp)?;
+    /// let tcp = Tcp::new(&mut lp);
+    /// one.write_handles_with(&mut lp, "take it", &[tcp.into()], |lp, _, result, buffer| {
+    ///     assert!(result.is_err(), "the pipe does not pass handles");
+    ///     println!("{buffer:?} is back");
+    ///     lp.walk().into_iter().for_each(|handle| handle.close_if_open(lp));
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_write2")]
+    pub fn write_handles_with<B: Backend, T: IntoIoBuf>(
+        self,
+        lp: &mut Loop<B>,
+        buf: T,
+        handles: &[AnyHandle],
+        callback: impl FnOnce(&mut Loop<B>, Pipe, io::Result<()>, T::Buf) + 'static,
+    ) {
+        streams::write_handles_with(self, lp, buf.into_io_buf(), handles, callback);
+    }
+
+    /// As [`send`](crate::Stream::send), and gives handles away with the first byte: they are closed
+    /// here when they are passed, and if they cannot be. An error closes the pipe, and goes to the
+    /// handler of [`Loop::on_error`].
+    ///
+    #[cfg_attr(unix, doc = "```")]
+    #[cfg_attr(not(unix), doc = "```ignore")]
+    /// use uv_core::{AnyHandle, Handle, Loop, Pipe, RunMode, Stream};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
+    /// let (one, other) = Pipe::pair(&mut lp)?;
+    /// one.enable_passing(&mut lp)?;
+    /// other.enable_passing(&mut lp)?;
+    /// let (near, far) = Pipe::pair(&mut lp)?;
+    /// one.send_with_handles(&mut lp, "a connection", &[near.into()]);
+    /// one.finish(&mut lp);
+    /// other.on_read(&mut lp, |lp, other, bytes| {
+    ///     while other.pending_count(lp) > 0 {
+    ///         let AnyHandle::Pipe(peer) = other.accept_pending(lp)? else { continue };
+    ///         peer.send(lp, "from its new owner");
+    ///         peer.finish(lp);
+    ///     }
+    ///     if bytes.is_empty() { other.close(lp) } else { Ok(()) }
+    /// })?;
+    /// far.on_read(&mut lp, |lp, far, bytes| {
+    ///     lp.state::<Vec<u8>>().extend_from_slice(bytes);
+    ///     if bytes.is_empty() { far.close(lp) } else { Ok(()) }
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// assert_eq!(lp.state::<Vec<u8>>(), b"from its new owner");
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_write2")]
+    pub fn send_with_handles<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        buf: impl IntoIoBuf,
+        handles: &[AnyHandle],
+    ) {
+        streams::send_with_handles(self, lp, buf.into_io_buf(), handles);
+    }
+
     /// As [`try_write`](crate::Stream::try_write), with handles, which are passed if at least one
     /// byte is written.
     ///

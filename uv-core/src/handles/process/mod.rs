@@ -8,15 +8,17 @@
 mod command;
 mod stdio;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use poll_core::{Backend, Interest, Token};
 
 use crate::event_loop::{Notification, Notifier, SourceOwner, exchange};
-use crate::handles::Base;
+use crate::handles::{Base, Handle};
 use crate::signum::SIGKILL;
 use crate::storage::{Arena, InlineFnOnce, Seed};
 use crate::sys::{self, Child, ExitWatch, Reaper};
@@ -166,7 +168,8 @@ impl Process {
     /// the directory does not exist, descriptors or processes are exhausted. No handle, child or
     /// pipe is created then. `InvalidInput` for a name, an argument or a variable that contains a
     /// NUL; `NotFound` for a stale key of a stream, `EBADF` for a stream without a socket, `EBUSY`
-    /// for a pipe that has one; `Unsupported` for options that this system lacks.
+    /// for a pipe that has one; `Unsupported` for options that this system lacks. They drop the
+    /// callback: see [`spawn_with`](Process::spawn_with).
     #[doc(alias = "uv_spawn")]
     #[cfg_attr(feature = "origins", track_caller)]
     pub fn spawn<B: Backend>(
@@ -182,6 +185,55 @@ impl Process {
                 Err(error)
             }
         }
+    }
+
+    /// As [`spawn`](Process::spawn), but the callback gets every error: it runs once, when the child
+    /// has exited or because there is none, and closes the handle.
+    ///
+    /// If the program cannot be run, the [process id](Process::pid) is 0, and the pipes of
+    /// [`Stdio::Pipe`] are open and at their end, as by [`spawn_into`](Process::spawn_into).
+    ///
+    /// ```
+    /// use uv_core::{Command, Handle, Loop, Process, RunMode};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let missing = Command::new("/no/such/program");
+    /// let process = Process::spawn_with(&mut lp, &missing, |lp, process, exit| {
+    ///     match exit {
+    ///         Ok(exit) => println!("it has ended: {exit}"),
+    ///         Err(error) => println!("it did not run: {error}"),
+    ///     }
+    ///     process.close_if_open(lp);
+    /// });
+    /// assert_eq!(process.pid(&lp)?, 0);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_spawn")]
+    #[cfg_attr(feature = "origins", track_caller)]
+    pub fn spawn_with<B: Backend>(
+        lp: &mut Loop<B>,
+        command: &Command<'_>,
+        callback: impl FnOnce(&mut Loop<B>, Process, io::Result<Exit>) + 'static,
+    ) -> Process {
+        let process = Process::new(lp);
+        let callback = Rc::new(Cell::new(Some(callback)));
+        let exited = Rc::clone(&callback);
+        let started = process.start(lp, command, true, move |lp, process, exit| {
+            if let Some(callback) = exited.take() {
+                callback(lp, process, exit);
+            }
+        });
+        if let Err(error) = started
+            && let Some(callback) = callback.take()
+        {
+            // A handle that is closed meanwhile calls back no more, as one with a child.
+            lp.defer(move |lp| match process.is_closing(lp) {
+                true => drop(callback),
+                false => callback(lp, process, Err(error)),
+            });
+        }
+        process
     }
 
     /// A handle without a process: for callers whose handle exists before the program runs.

@@ -8,6 +8,7 @@ use poll_core::{Backend, Interest};
 use super::datagram::{Datagram, Held, UdpError};
 use super::{Udp, UdpBindFlags, Udps, arm, recv_into, recv_request, send};
 use crate::event_loop::exchange;
+use crate::handles::error_path;
 use crate::storage::{Argument, InlineFnMutRef};
 use crate::sys::code;
 use crate::sys::datagrams::{self, BATCH, Datagrams};
@@ -48,6 +49,47 @@ impl Udp {
             // Only a receiver that allocates gets no datagram.
             if let Some(result) = input {
                 callback(lp, udp, result);
+            }
+        })
+    }
+
+    /// As [`recv_start`](Udp::recv_start), with one path for errors: those of receiving, and those
+    /// that the callback returns, go to the handler of [`Loop::on_error`]. The handle stays open and
+    /// goes on receiving, because an error concerns one datagram: to end it, close it.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use uv_core::{Handle, Loop, RunMode, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, _, error| assert_eq!(error.kind(), ErrorKind::InvalidData));
+    /// let udp = Udp::bind_to(&mut lp, "127.0.0.1:0")?;
+    /// udp.on_recv(&mut lp, |lp, udp, datagram| {
+    ///     let text = str::from_utf8(datagram.data);
+    ///     let text = text.map_err(|_| Error::from(ErrorKind::InvalidData))?;
+    ///     println!("{text:?} from {}", datagram.from);
+    ///     udp.close(lp)
+    /// })?;
+    /// let to = udp.local_addr(&lp)?;
+    /// udp.send_to(&mut lp, b"\xff", to); // An error that is reported.
+    /// udp.send_to(&mut lp, "text", to);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_start`](Udp::recv_start).
+    #[doc(alias = "uv_udp_recv_start")]
+    pub fn on_recv<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        mut callback: impl FnMut(&mut Loop<B>, Udp, Datagram<'_>) -> io::Result<()> + 'static,
+    ) -> io::Result<()> {
+        self.recv_start(lp, move |lp, udp, datagram| {
+            let datagram = datagram.map_err(io::Error::from);
+            if let Err(error) = datagram.and_then(|datagram| callback(lp, udp, datagram)) {
+                error_path::report_later(lp, udp.into(), error);
             }
         })
     }

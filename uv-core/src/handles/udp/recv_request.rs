@@ -92,7 +92,7 @@ impl Udp {
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EALREADY` after
     /// [`recv_start`](Udp::recv_start), and the errors of [`bind`](Udp::bind). The buffer and the
-    /// callback are dropped then.
+    /// callback are dropped then: see [`recv_with`](Udp::recv_with).
     #[doc(alias = "uv_udp_recv_start")]
     pub fn recv<B: Backend, T: IoBufMut>(
         self,
@@ -100,34 +100,72 @@ impl Udp {
         buffer: T,
         callback: impl FnOnce(&mut Loop<B>, Udp, Result<Received, UdpError>, T) + 'static,
     ) -> io::Result<RecvRequest> {
-        if self.open_slot(lp)?.receiving {
-            return Err(error::already());
+        let stored = stored(buffer, callback);
+        self.queue_recv(lp, stored).map_err(|(error, _)| error)
+    }
+
+    /// As [`recv`](Udp::recv), but the callback gets every error, and always the buffer.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::bind_to(&mut lp, "127.0.0.1:0")?;
+    /// udp.on_recv(&mut lp, |_, _, _| Ok(()))?;
+    /// udp.recv_with(&mut lp, vec![0; 1500], |lp, udp, result, memory| {
+    ///     assert!(result.is_err() && memory.len() == 1500, "it is received by `on_recv`");
+    ///     udp.close_if_open(lp);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_udp_recv_start")]
+    pub fn recv_with<B: Backend, T: IoBufMut>(
+        self,
+        lp: &mut Loop<B>,
+        buffer: T,
+        callback: impl FnOnce(&mut Loop<B>, Udp, Result<Received, UdpError>, T) + 'static,
+    ) {
+        if let Err((error, stored)) = self.queue_recv(lp, stored(buffer, callback)) {
+            lp.defer(move |lp| stored.complete(lp, self.0, Err(error)));
         }
-        self.bind_to_receive(lp)?;
-        let slot = self.open_slot(lp)?;
+    }
+
+    /// Queues a receive; gives it back with the error.
+    fn queue_recv<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        stored: BufferedRequest<B>,
+    ) -> Result<RecvRequest, (io::Error, BufferedRequest<B>)> {
+        if let Err(error) = self.prepare_to_recv(lp) {
+            return Err((error, stored));
+        }
+        let Some(slot) = lp.udps.slots.get_mut(self.0) else {
+            return Err((error::stale(), stored));
+        };
         let number = slot.next_request;
         slot.next_request += 1;
-        let stored = BufferedRequest::reading(buffer, move |lp: &mut Loop<B>, key, result, buf| {
-            let received = lp.udps.slots.get_mut(key).and_then(|slot| slot.received.take());
-            let received = match (received, result) {
-                (Some(received), _) => received,
-                (None, Ok(_)) => Err(error::cancelled().into()),
-                (None, Err(error)) => Err(error.into()),
-            };
-            callback(lp, Udp(key), received, buf);
-        });
         slot.requests.push_back(QueuedRecv { number, stored });
-        if let Err(error) = arm::update(lp, self) {
-            let slot = self.open_slot(lp)?;
-            drop(slot.requests.pop_back());
-            return Err(error);
+        let armed = arm::update(lp, self);
+        let slot = lp.udps.slots.get_mut(self.0);
+        if let Err(error) = armed
+            && let Some(request) = slot.and_then(|slot| slot.requests.pop_back())
+        {
+            return Err((error, request.stored));
         }
         lp.active_requests += 1;
-        if !self.open_slot(lp)?.held.is_empty() {
+        if lp.udps.slots.get(self.0).is_some_and(|slot| !slot.held.is_empty()) {
             lp.defer(move |lp| recv::deliver_held(lp, self));
         }
         lp.udps.update_active(&mut lp.active_handles, self);
         Ok(RecvRequest { udp: self, number })
+    }
+
+    fn prepare_to_recv<B: Backend>(self, lp: &mut Loop<B>) -> io::Result<()> {
+        if self.open_slot(lp)?.receiving {
+            return Err(error::already());
+        }
+        self.bind_to_receive(lp)
     }
 
     /// Receives a datagram into `memory` if one has arrived. What does not fit is lost.
@@ -171,6 +209,22 @@ impl Udp {
         receive_into(lp, self, memory, usize::MAX, |one| received = Some(one))?;
         received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
+}
+
+/// A receive: the buffer, and a callback that gets what was received from the slot.
+fn stored<B: Backend, T: IoBufMut>(
+    buffer: T,
+    callback: impl FnOnce(&mut Loop<B>, Udp, Result<Received, UdpError>, T) + 'static,
+) -> BufferedRequest<B> {
+    BufferedRequest::reading(buffer, move |lp: &mut Loop<B>, key, result, buf| {
+        let received = lp.udps.slots.get_mut(key).and_then(|slot| slot.received.take());
+        let received = match (received, result) {
+            (Some(received), _) => received,
+            (None, Ok(_)) => Err(error::cancelled().into()),
+            (None, Err(error)) => Err(error.into()),
+        };
+        callback(lp, Udp(key), received, buf);
+    })
 }
 
 impl<B: Backend> UdpSlot<B> {

@@ -9,10 +9,11 @@ use socket2::Socket;
 use super::send_queue::{CompletedSend, Sends, Unsent};
 use super::{Destination, Udp, UdpBindFlags, Udps, arm};
 use crate::event_loop::{Operations, exchange};
+use crate::handles::{Handle, error_path};
 use crate::storage::{IntoIoBuf, IoBuf};
 use crate::streams::BufferedRequest;
 use crate::sys::code;
-use crate::sys::datagrams::{self, Outgoing, Target};
+use crate::sys::datagrams::{self, Address, Outgoing, Target};
 use crate::{Loop, error};
 
 /// The limit of batches per readiness event, so that a long queue does not starve other handles.
@@ -36,7 +37,8 @@ impl Udp {
     ///
     /// `NotFound` for a stale key, `InvalidInput` if the handle is closing, `EISCONN` with an
     /// address on a connected socket, `EDESTADDRREQ` without one on an unconnected socket, and
-    /// the errors of [`bind`](Udp::bind). The buffer and the callback are dropped then.
+    /// the errors of [`bind`](Udp::bind). The buffer and the callback are dropped then: see
+    /// [`send_with`](Udp::send_with).
     #[doc(alias = "uv_udp_send")]
     pub fn send<B: Backend, T: IntoIoBuf>(
         self,
@@ -45,8 +47,93 @@ impl Udp {
         to: impl Into<Destination>,
         callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T::Buf) + 'static,
     ) -> io::Result<()> {
-        let (Destination(to), buffer) = (to.into(), buffer.into_io_buf());
+        let Destination(to) = to.into();
         self.prepare_to_send(lp, to.target())?;
+        self.queue_send(lp, buffer.into_io_buf(), to, callback);
+        Ok(())
+    }
+
+    /// As [`send`](Udp::send), but the callback gets every error, and always the buffer.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let udp = Udp::new(&mut lp);
+    /// udp.send_with(&mut lp, "hello", None, |lp, udp, result, buffer| {
+    ///     assert!(result.is_err(), "there is no peer");
+    ///     println!("{buffer:?} is back");
+    ///     udp.close_if_open(lp);
+    /// });
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_udp_send")]
+    pub fn send_with<B: Backend, T: IntoIoBuf>(
+        self,
+        lp: &mut Loop<B>,
+        buffer: T,
+        to: impl Into<Destination>,
+        callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T::Buf) + 'static,
+    ) {
+        let (Destination(to), buffer) = (to.into(), buffer.into_io_buf());
+        match self.prepare_to_send(lp, to.target()) {
+            Ok(()) => self.queue_send(lp, buffer, to, callback),
+            Err(error) => lp.defer(move |lp| callback(lp, self, Err(error), buffer)),
+        }
+    }
+
+    /// Sends a datagram; an error goes to the handler of [`Loop::on_error`]. Does nothing if the
+    /// handle is closing or closed.
+    ///
+    /// Unlike an error of [`Stream::send`](crate::Stream::send) it does not close the handle,
+    /// because it concerns one datagram: who asks from an address that cannot be answered must not
+    /// end a server. Sends that a close cancels report nothing.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
+    /// let server = Udp::bind_to(&mut lp, "127.0.0.1:0")?;
+    /// server.on_recv(&mut lp, |lp, server, datagram| {
+    ///     server.send_to(lp, datagram.data.to_ascii_uppercase(), datagram.from);
+    ///     Ok(())
+    /// })?;
+    /// let (client, to) = (Udp::new(&mut lp), server.local_addr(&lp)?);
+    /// client.send_to(&mut lp, "hello", to);
+    /// client.on_recv(&mut lp, move |lp, client, datagram| {
+    ///     assert_eq!(datagram.data, b"HELLO");
+    ///     server.close(lp)?;
+    ///     client.close(lp)
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[doc(alias = "uv_udp_send")]
+    pub fn send_to<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        buffer: impl IntoIoBuf,
+        to: impl Into<Destination>,
+    ) {
+        if self.is_closing(lp) {
+            return;
+        }
+        self.send_with(lp, buffer, to, |lp, udp, result, _| match result {
+            Err(error) if !udp.is_closing(lp) => error_path::report_later(lp, udp.into(), error),
+            _ => {}
+        });
+    }
+
+    /// Sends a datagram, or queues it, of a socket that is [prepared](Udp::prepare_to_send).
+    fn queue_send<B: Backend, T: IoBuf>(
+        self,
+        lp: &mut Loop<B>,
+        buffer: T,
+        to: Address,
+        callback: impl FnOnce(&mut Loop<B>, Udp, io::Result<()>, T) + 'static,
+    ) {
         let length = (0..buffer.pieces()).map(|index| buffer.piece(index).len()).sum();
         let stored =
             BufferedRequest::writing(buffer, move |lp: &mut Loop<B>, key, result, buffer| {
@@ -54,7 +141,7 @@ impl Udp {
             });
         let send = Unsent { stored, to, length };
         let running = lp.is_running();
-        let slot = lp.udps.slots.get_mut(self.0).ok_or_else(error::stale)?;
+        let Some(slot) = lp.udps.slots.get_mut(self.0) else { return };
         let by_operation = running && slot.sends_by_operation(&lp.operations);
         let result = match by_operation || slot.sends.any_unsent() || slot.sends.is_corked {
             true => Err(io::ErrorKind::WouldBlock.into()),
@@ -66,10 +153,8 @@ impl Udp {
                 slot.sends.unsent.push_back(send);
                 if let Err(error) = arm::update(lp, self) {
                     // No event would report when the kernel accepts more.
-                    let slot = self.open_slot(lp)?;
-                    slot.sends.size -= length;
-                    drop(slot.sends.unsent.pop_back());
-                    return Err(error);
+                    lp.udps.fail_last_send(self, error);
+                    schedule_callbacks(lp, self);
                 }
             }
             result => {
@@ -79,7 +164,6 @@ impl Udp {
         }
         lp.active_requests += 1;
         lp.udps.update_active(&mut lp.active_handles, self);
-        Ok(())
     }
 
     /// Sends a datagram immediately or not at all, without a callback.
@@ -310,6 +394,16 @@ fn retry_after<T>(mut error: io::Error, attempt: impl Fn() -> io::Result<T>) -> 
 }
 
 impl<B: Backend> Udps<B> {
+    /// Completes the datagram that was queued last, unless an operation uses its buffer.
+    #[cold]
+    fn fail_last_send(&mut self, udp: Udp, error: io::Error) {
+        let Some(slot) = self.slots.get_mut(udp.0) else { return };
+        let in_flight = slot.sends.is_in_flight() && slot.sends.unsent_count() == 1;
+        if !in_flight && let Some(send) = slot.sends.unsent.pop_back() {
+            slot.sends.complete(send, Err(error));
+        }
+    }
+
     /// Sends queued datagrams by at most `batches` calls, until the kernel accepts no more. Sends
     /// nothing while the first is in flight.
     #[inline]

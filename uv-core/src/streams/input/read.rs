@@ -10,6 +10,7 @@ use crate::event_loop::{Done, Piece, exchange};
 use crate::storage::{Arena, Argument, InlineFnMutRef, IoBufMut};
 use crate::streams::buffered_request::BufferedRequest;
 use crate::streams::input::recv_queue;
+use crate::streams::output::write::finish_request;
 use crate::streams::request_queue::{self, IoRequest, State};
 use crate::streams::{
     self, Flags, Kind, Passing, Stream, StreamSlot, Streams, arm, handover, output, uninterrupted,
@@ -117,14 +118,31 @@ pub(in crate::streams) fn pull<S: Stream, B: Backend, T: IoBufMut>(
     mut buf: T,
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<usize>, T) + 'static,
 ) -> io::Result<ReadRequest> {
-    if buf.memory().is_empty() {
-        return Err(error::empty_buffer());
-    }
+    check_pull(lp, stream.stream_key(), &mut buf)?;
     let complete = move |lp: &mut Loop<B>, key, result, buf| {
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, buf);
     };
     queue_read(lp, stream.stream_key(), BufferedRequest::reading(buf, complete)).map(ReadRequest)
+}
+
+/// Checks that a stream takes a read into this buffer.
+pub(in crate::streams) fn check_pull<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    buf: &mut impl IoBufMut,
+) -> io::Result<()> {
+    if buf.memory().is_empty() {
+        return Err(error::empty_buffer());
+    }
+    let slot = lp.streams.open(key)?;
+    if slot.flags.contains(Flags::READING) {
+        return Err(error::already());
+    }
+    if !slot.flags.contains(Flags::READABLE) {
+        return Err(error::not_connected());
+    }
+    Ok(())
 }
 
 /// The bytes that an operation has received for a cancelled read: the next reader gets them. The end
@@ -311,12 +329,6 @@ fn queue_read<B: Backend>(
     buffered: BufferedRequest<B>,
 ) -> io::Result<Token> {
     let (slot, requests) = lp.streams.open_with_requests(key)?;
-    if slot.flags.contains(Flags::READING) {
-        return Err(error::already());
-    }
-    if !slot.flags.contains(Flags::READABLE) {
-        return Err(error::not_connected());
-    }
     let read = requests.insert(IoRequest::new(buffered, key, State::Reading, 0));
     slot.reads.push(requests, read);
     lp.active_requests += 1;
@@ -328,12 +340,7 @@ fn queue_read<B: Backend>(
     if let Err(error) = armed
         && !lent
     {
-        if let Some(slot) = lp.streams.slots.get_mut(key) {
-            slot.reads.unlink(&mut lp.streams.requests, read);
-        }
-        lp.active_requests -= 1;
-        drop(request_queue::remove(&mut lp.streams.requests, read));
-        return Err(error);
+        finish_request(lp, key, read, Some(error));
     }
     Ok(read)
 }

@@ -99,13 +99,27 @@ pub(in crate::streams) fn send_file<S: Stream, B: Backend>(
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, u64) + 'static,
 ) -> io::Result<WriteRequest> {
     let key = stream.stream_key();
-    lp.streams.check_write(key, 1)?;
+    let lengths = check(lp, key, &range)?;
     let complete = move |lp: &mut Loop<B>, key, result, []: [&'static [u8]; 0]| {
         let sent = lp.streams.reported_write.map_or(0, |(_, sent)| sent);
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, sent as u64);
     };
-    queue_file(lp, key, BufferedRequest::writing([], complete), file, range).map(WriteRequest)
+    let buffered = BufferedRequest::writing([], complete);
+    queue_file(lp, key, buffered, file, range.start, lengths).map(WriteRequest)
+}
+
+/// Checks that a stream takes a range of a file; returns its length and that of the queue with it.
+pub(in crate::streams) fn check<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    range: &Range<u64>,
+) -> io::Result<(usize, usize)> {
+    lp.streams.check_write(key, 1)?;
+    let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
+    let len = len.ok_or_else(invalid_range)?;
+    let queued = lp.streams.open(key)?.write_queue_size.checked_add(len);
+    Ok((len, queued.ok_or_else(invalid_range)?))
 }
 
 fn invalid_range() -> io::Error {
@@ -211,13 +225,11 @@ fn queue_file<B: Backend>(
     key: Token,
     buffered: BufferedRequest<B>,
     file: &File,
-    range: Range<u64>,
+    start: u64,
+    (len, queued): (usize, usize),
 ) -> io::Result<Token> {
-    let len = range.end.checked_sub(range.start).and_then(|len| usize::try_from(len).ok());
-    let len = len.ok_or_else(invalid_range)?;
     let (slot, requests) = lp.streams.open_with_requests(key)?;
-    let size = slot.write_queue_size.checked_add(len).ok_or_else(invalid_range)?;
-    slot.write_queue_size = size;
+    slot.write_queue_size = queued;
     let write = requests.insert(IoRequest::new(buffered, key, State::Writing, len));
     slot.writes.push(requests, write);
     slot.flags |= Flags::SENDS_FILES;
@@ -230,7 +242,7 @@ fn queue_file<B: Backend>(
         rare.files.push_back(FileSend {
             write,
             file: file.clone(),
-            offset: range.start,
+            offset: start,
             by_kernel,
             chunk: Vec::new(),
             loaded: 0..0,

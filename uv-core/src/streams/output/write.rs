@@ -138,13 +138,24 @@ pub(crate) fn write_with_handles<S: Stream, B: Backend, T: IoBuf>(
     callback: impl FnOnce(&mut Loop<B>, S, io::Result<()>, T) + 'static,
 ) -> io::Result<WriteRequest> {
     let key = stream.stream_key();
-    let size = (0..buf.pieces()).map(|index| buf.piece(index).len()).sum();
-    handle_passing::check_passing(lp, key, handles, size)?;
+    check_with_handles(lp, key, &buf, handles)?;
     let complete = move |lp: &mut Loop<B>, key, result, buf| {
         let stream = S::from_stream_key(lp, key);
         callback(lp, stream, result, buf);
     };
     queue_write(lp, key, BufferedRequest::writing(buf, complete), handles, None).map(WriteRequest)
+}
+
+/// Checks that a pipe takes a write with handles.
+pub(in crate::streams) fn check_with_handles<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    buf: &impl IoBuf,
+    handles: &[AnyHandle],
+) -> io::Result<()> {
+    let size = (0..buf.pieces()).map(|index| buf.piece(index).len()).sum();
+    handle_passing::check_passing(lp, key, handles, size)?;
+    lp.streams.check_write(key, buf.pieces())
 }
 
 /// The result of a call that sends a buffer.
