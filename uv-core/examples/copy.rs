@@ -76,28 +76,25 @@ fn copy_chunk(lp: &mut Loop<Auto>, from: &fs::File, to: &fs::File, mut buffer: V
     copy.next = end;
     buffer.resize((end - at) as usize, 0);
     let files = (from.clone(), to.clone());
-    let started = fs::read_at(from, buffer, at).start(lp, move |lp, (count, buffer)| {
-        let full = count.and_then(|count| match count == buffer.len() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()), // The file has shrunk.
-        });
-        let started = full.and_then(|()| {
-            let writing = fs::write_at(&files.1, buffer, at);
-            writing.start(lp, move |lp, (count, buffer)| match count {
-                Ok(count) => {
-                    let copy = lp.state::<Copy>();
-                    copy.written += count as u64;
-                    if let Some(progress) = &mut copy.progress {
-                        progress(copy.written, copy.size);
-                    }
-                    copy_chunk(lp, &files.0, &files.1, buffer);
+    fs::read_at(from, buffer, at).start_with(lp, move |lp, (count, buffer)| {
+        match count {
+            Ok(count) if count == buffer.len() => {}
+            Ok(_) => return fail(lp, io::ErrorKind::UnexpectedEof.into()), // The file has shrunk.
+            Err(error) => return fail(lp, error),
+        }
+        let writing = fs::write_at(&files.1, buffer, at);
+        writing.start_with(lp, move |lp, (count, buffer)| match count {
+            Ok(count) => {
+                let copy = lp.state::<Copy>();
+                copy.written += count as u64;
+                if let Some(progress) = &mut copy.progress {
+                    progress(copy.written, copy.size);
                 }
-                Err(error) => fail(lp, error),
-            })
+                copy_chunk(lp, &files.0, &files.1, buffer);
+            }
+            Err(error) => fail(lp, error),
         });
-        started.map(drop).unwrap_or_else(|error| fail(lp, error));
     });
-    started.map(drop).unwrap_or_else(|error| fail(lp, error));
 }
 
 /// Keeps the first error; no more chunks are begun.

@@ -74,16 +74,12 @@ fn echo(lp: &mut Loop<Auto>, peer: Tcp, bytes: io::Result<&[u8]>) {
         // Back-pressure: the peer reads slower than it writes, so reading stops until the rest is
         // written.
         let rest = bytes[written..].to_vec();
-        let queued = peer.read_stop(lp).and_then(|()| {
-            peer.write(lp, rest, |lp, peer, result, _| {
-                if result.and_then(|()| peer.read_start(lp, echo)).is_err() {
-                    close(lp, peer);
-                }
-            })
+        let _ = peer.read_stop(lp); // The handle is open.
+        peer.write_with(lp, rest, |lp, peer, result, _| {
+            if result.and_then(|()| peer.read_start(lp, echo)).is_err() {
+                close(lp, peer);
+            }
         });
-        if queued.is_err() {
-            close(lp, peer);
-        }
     }
 }
 

@@ -161,23 +161,17 @@ fn next_request(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
     };
     let body = request.method == "GET";
     let opening = fs::open(path, fs::OpenOptions::new().read(true));
-    opening.start(lp, move |lp, opened| {
-        peer.attempt(lp, |lp| match opened {
-            Ok(file) => answer(lp, peer, file, keep, body),
-            Err(_) => respond(lp, peer, "404 Not Found", keep, b"not found\n".to_vec()),
-        });
-    })?;
+    opening.start_with(lp, move |lp, opened| match opened {
+        Ok(file) => answer(lp, peer, file, keep, body),
+        Err(_) => {
+            peer.attempt(lp, |lp| respond(lp, peer, "404 Not Found", keep, b"not found\n".to_vec()))
+        }
+    });
     Ok(())
 }
 
-fn answer(
-    lp: &mut Loop<Auto>,
-    peer: Tcp,
-    file: fs::File,
-    keep: bool,
-    body: bool,
-) -> io::Result<()> {
-    fs::fstat(&file).start(lp, move |lp, stat| {
+fn answer(lp: &mut Loop<Auto>, peer: Tcp, file: fs::File, keep: bool, body: bool) {
+    fs::fstat(&file).start_with(lp, move |lp, stat| {
         peer.attempt(lp, |lp| {
             let stat = stat?;
             if !stat.is_file() {
@@ -188,18 +182,17 @@ fn answer(
                 return responded(lp, peer, keep);
             }
             // A slow client holds no memory: the file is sent when the kernel takes more of it.
-            peer.send_file(lp, &file, 0..stat.size, move |lp, peer, result, sent| {
+            peer.send_file_with(lp, &file, 0..stat.size, move |lp, peer, result, sent| {
                 peer.attempt(lp, |lp| match result {
                     Ok(()) if sent == stat.size => responded(lp, peer, keep),
                     // It was promised to be longer: the connection ends.
                     Ok(()) => Err(io::ErrorKind::UnexpectedEof.into()),
                     Err(error) => Err(error),
                 });
-            })?;
+            });
             Ok(())
         });
-    })?;
-    Ok(())
+    });
 }
 
 fn respond(

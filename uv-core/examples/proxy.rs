@@ -75,26 +75,20 @@ fn join(lp: &mut Loop<Auto>, client: Tcp, to: SocketAddr) -> io::Result<()> {
 
 /// Reads once from one side and writes it to the other. The next read starts after the write.
 fn forward(lp: &mut Loop<Auto>, from: Tcp, to: Tcp, buffer: Vec<u8>) {
-    let reading = from.read(lp, buffer, move |lp, from, count, mut buffer| match count {
+    from.read_with(lp, buffer, move |lp, from, count, mut buffer| match count {
         Ok(0) => end(lp, from, to),
         Ok(count) => {
             buffer.truncate(count);
-            let writing = to.write(lp, buffer, move |lp, to, result, mut buffer| match result {
+            to.write_with(lp, buffer, move |lp, to, result, mut buffer| match result {
                 Ok(()) => {
                     buffer.resize(BUFFER, 0);
                     forward(lp, from, to, buffer);
                 }
                 Err(_) => close_both(lp, from, to),
             });
-            if writing.is_err() {
-                close_both(lp, from, to);
-            }
         }
         Err(_) => close_both(lp, from, to),
     });
-    if reading.is_err() {
-        close_both(lp, from, to);
-    }
 }
 
 /// Forwards the end of one direction; the other direction may continue.

@@ -86,21 +86,15 @@ fn start(lp: &mut Loop<Auto>, index: usize) {
         Stdio::Pipe(output, PipeFlags::WRITABLE),
         Stdio::Pipe(errors, PipeFlags::WRITABLE),
     ]);
-    let spawned = Process::spawn(lp, &command, move |lp, process, exit| {
+    let process = Process::spawn_with(lp, &command, move |lp, process, exit| {
         process.close_if_open(lp);
         ended(lp, index, exit);
     });
-    match spawned {
-        Ok(process) => {
-            lp.state::<Supervisor>().services[index].process = Some(process);
-            log(lp, index, &format!("is process {}", process.pid(lp).unwrap_or_default()));
-            [output, errors].into_iter().for_each(|pipe| forward(lp, index, pipe));
-        }
-        Err(error) => {
-            [output, errors].into_iter().for_each(|pipe| pipe.close_if_open(lp));
-            ended(lp, index, Err(error));
-        }
+    lp.state::<Supervisor>().services[index].process = Some(process);
+    if let Ok(pid @ 1..) = process.pid(lp) {
+        log(lp, index, &format!("is process {pid}"));
     }
+    [output, errors].into_iter().for_each(|pipe| forward(lp, index, pipe));
 }
 
 /// Logs the lines that a program writes.

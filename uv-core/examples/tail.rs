@@ -86,15 +86,14 @@ fn check(lp: &mut Loop<Auto>, watch: FsEvent) {
     let path = tail.path.clone();
     let options = fs::OpenOptions::new().read(true);
     // A file that does not exist yet is found when it is created.
-    let opened = fs::open(path, options).start(lp, move |lp, file| match file {
+    fs::open(path, options).start_with(lp, move |lp, file| match file {
         Ok(file) => examine(lp, watch, file),
         Err(_) => done(lp, watch),
     });
-    watch.attempt(lp, |_| opened.map(drop));
 }
 
 fn examine(lp: &mut Loop<Auto>, watch: FsEvent, file: fs::File) {
-    let stated = fs::fstat(&file).start(lp, move |lp, stat| {
+    fs::fstat(&file).start_with(lp, move |lp, stat| {
         let Ok(stat) = stat else { return done(lp, watch) };
         let tail = lp.state::<Tail>();
         match &tail.file {
@@ -106,14 +105,13 @@ fn examine(lp: &mut Loop<Auto>, watch: FsEvent, file: fs::File) {
         }
         read(lp, watch);
     });
-    watch.attempt(lp, |_| stated.map(drop));
 }
 
 fn read(lp: &mut Loop<Auto>, watch: FsEvent) {
     let tail = lp.state::<Tail>();
     let Some((file, _)) = &tail.file else { return done(lp, watch) };
     let reading = fs::read_at(file, vec![0; 64 * 1024], tail.at);
-    let started = reading.start(lp, move |lp, (count, bytes)| {
+    reading.start_with(lp, move |lp, (count, bytes)| {
         let count = count.unwrap_or(0);
         let tail = lp.state::<Tail>();
         tail.at += count as u64;
@@ -127,7 +125,6 @@ fn read(lp: &mut Loop<Auto>, watch: FsEvent) {
             _ => read(lp, watch),
         }
     });
-    watch.attempt(lp, |_| started.map(drop));
 }
 
 /// All of the file was read: goes on with the one that has replaced it.

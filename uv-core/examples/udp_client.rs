@@ -52,15 +52,14 @@ pub(crate) fn ask(
     *lp.state() = Client { names, wait, ..Client::default() };
     let (udp, timer) = (Udp::new(&mut lp), Timer::new(&mut lp));
     udp.connect(&mut lp, server)?; // Answers of others are not received.
-    udp.recv_start(&mut lp, move |lp, _, datagram| {
-        // An error, such as a refusal, is no answer: the timer decides.
-        let Some((number, text)) = datagram.ok().and_then(|it| it.data.split_first_chunk()) else {
-            return;
-        };
+    // Errors, such as a refusal, go to no handler: the timer repeats what is not answered.
+    udp.on_recv(&mut lp, move |lp, _, datagram| {
+        let Some((number, text)) = datagram.data.split_first_chunk() else { return Ok(()) };
         if u16::from_be_bytes(*number) as usize == lp.state::<Client>().results.len() {
             let text = String::from_utf8_lossy(text).into_owned();
             done(lp, udp, timer, Ok(text));
         }
+        Ok(())
     })?;
     attempt(&mut lp, udp, timer);
     lp.run(RunMode::Default)?;
@@ -89,8 +88,7 @@ fn attempt(lp: &mut Loop<Auto>, udp: Udp, timer: Timer) {
     let query = [&(number as u16).to_be_bytes(), name.as_bytes()].concat();
     let wait = client.wait * 2_u32.pow(client.attempt);
     client.attempt += 1;
-    // A send that fails is as lost as a datagram: the timer repeats it.
-    let _ = udp.send(lp, query, None, |_, _, _, _| {});
+    udp.send_to(lp, query, None);
     timer.attempt(lp, |lp| {
         timer.start(lp, wait, Duration::ZERO, move |lp, timer| attempt(lp, udp, timer))
     });

@@ -37,28 +37,19 @@ pub(crate) fn answer(
     let mut lp = Loop::new(common::backend(backend)?);
     lp.on_error(|_, handle, error| eprintln!("{handle}: {error}"));
     let server = Udp::bind_to(&mut lp, (Ipv4Addr::LOCALHOST, port))?;
-    server.recv_start(&mut lp, move |lp, server, datagram| {
-        let (answer, to) = match datagram {
-            Ok(datagram) => (answer_to(datagram.data), datagram.from),
-            // An error of UDP concerns one datagram: the next may succeed.
-            Err(error) => return eprintln!("{error}"),
-        };
-        let Some(answer) = answer else { return }; // Not a query: silence invites no more of them.
+    server.on_recv(&mut lp, move |lp, server, datagram| {
+        // Not a query: silence invites no more of them.
+        let Some(answer) = answer_to(datagram.data) else { return Ok(()) };
         left -= 1;
-        let is_last = left == 0;
-        server.attempt(lp, |lp| {
-            if is_last {
-                server.recv_stop(lp)?;
-            }
-            server.send(lp, answer, to, move |lp, server, result, _| {
-                if let Err(error) = result {
-                    eprintln!("no answer to {to}: {error}");
-                }
-                if is_last {
-                    server.close_if_open(lp);
-                }
-            })
+        if left > 0 {
+            server.send_to(lp, answer, datagram.from);
+            return Ok(());
+        }
+        // A close would cancel the last answer.
+        server.send_with(lp, answer, datagram.from, |lp, server, result, _| {
+            server.attempt(lp, |lp| result.and_then(|()| server.close(lp)));
         });
+        server.recv_stop(lp)
     })?;
     ready(server.local_addr(&lp)?);
     lp.run(RunMode::Default)?;

@@ -79,19 +79,14 @@ pub(crate) mod server {
         Ok(())
     }
 
-    /// Passes a connection to the next worker. Nothing has read from it here.
+    /// Gives a connection to the next worker. Nothing has read from it here.
     fn pass(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
         let workers = lp.state::<Workers>();
         workers.passed += 1;
         let next = workers.passed.checked_rem(workers.pipes.len());
         let pipe = next.map(|next| workers.pipes[next]);
         let pipe = pipe.ok_or_else(|| io::Error::other("no worker is left"))?;
-        pipe.write_with_handles(lp, "a connection", &[peer.into()], move |lp, _, result, _| {
-            match result {
-                Ok(()) => peer.close_if_open(lp), // The worker has a duplicate.
-                Err(error) => peer.fail(lp, error),
-            }
-        })?;
+        pipe.send_with_handles(lp, "a connection", &[peer.into()]);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! One path for errors: the handle is closed, and the loop's handler gets the error.
+//! One path for errors: the handle is closed, unless the error is that of a datagram, and the loop's
+//! handler gets the error.
 
 use std::io;
 
@@ -8,14 +9,16 @@ use crate::Loop;
 use crate::handles::AnyHandle;
 use crate::storage::InlineFnMut;
 
-/// The handler of errors: which handle was closed, and why.
+/// The handler of errors: which handle failed, and why.
 pub(crate) type ErrorHandler<B> = InlineFnMut<B, (AnyHandle, io::Error)>;
 
 impl<B: Backend> Loop<B> {
     /// Sets the handler of the errors for which handles are closed by [`fail`](crate::Handle::fail):
     /// by [`attempt`](crate::Handle::attempt), [`send`](crate::Stream::send),
     /// [`on_read`](crate::Stream::on_read), [`Tcp::listen_on`](crate::Tcp::listen_on) and
-    /// the like. Replaces the previous handler. Without a handler the errors are dropped.
+    /// the like; and of the errors of datagrams, which close nothing:
+    /// [`Udp::send_to`](crate::Udp::send_to), [`Udp::on_recv`](crate::Udp::on_recv). Replaces the
+    /// previous handler. Without a handler the errors are dropped.
     ///
     /// It runs in the pending phase, before the close callback of the handle.
     ///
