@@ -109,3 +109,42 @@ fn install(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
     let result = unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
     assert_eq!(result, 0, "sigaction: {}", io::Error::last_os_error());
 }
+
+/// Keeps a `SIGPIPE` of this thread pending, also if the signal is ignored, so that a case can
+/// see it. (Systems other than Linux may discard ignored signals: there it sees none.)
+pub(crate) struct BrokenPipes {
+    mask: libc::sigset_t,
+}
+
+impl BrokenPipes {
+    pub(crate) fn watch() -> BrokenPipes {
+        // SAFETY: `sigset_t` is plain data, for which all zeros are valid.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: writes one set, a local.
+        unsafe { libc::sigemptyset(&raw mut set) };
+        // SAFETY: changes one set, a local.
+        unsafe { libc::sigaddset(&raw mut set, libc::SIGPIPE) };
+        // SAFETY: `sigset_t` is plain data, for which all zeros are valid.
+        let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: reads one set and writes one, both locals.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut mask) };
+        BrokenPipes { mask }
+    }
+
+    /// True if this thread has raised the signal.
+    pub(crate) fn seen(&self) -> bool {
+        // SAFETY: `sigset_t` is plain data, for which all zeros are valid.
+        let mut pending: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: writes one set, a local.
+        unsafe { libc::sigpending(&raw mut pending) };
+        // SAFETY: reads one set, a local.
+        unsafe { libc::sigismember(&raw const pending, libc::SIGPIPE) == 1 }
+    }
+}
+
+impl Drop for BrokenPipes {
+    fn drop(&mut self) {
+        // SAFETY: reads one set, which `pthread_sigmask` has written.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, ptr::null_mut()) };
+    }
+}

@@ -49,6 +49,7 @@ macro_rules! __list_of_io_cases {
                 an_error_of_a_cancelled_read_is_kept
                 a_read_survives_a_switch_to_blocking
                 a_refused_registration_is_reported
+                a_refused_registration_keeps_a_write_in_flight
                 writes_to_a_lost_peer_fail
                 a_shutdown_waits_for_the_queue
                 a_shutdown_is_reported_after_all_writes
@@ -107,6 +108,7 @@ macro_rules! __list_of_io_cases {
                 pairs_are_connected
                 close_reset_sends_a_reset
                 close_reset_after_a_shutdown_of_the_socket
+                close_reset_after_a_shutdown_sends_a_reset
                 bytes_are_echoed_over_ipv6
                 try_write_to_a_lost_peer_fails
                 each_connection_calls_back_once
@@ -120,6 +122,7 @@ macro_rules! __list_of_io_cases {
                 a_cancelled_accept_loses_no_connection
                 a_cancelled_accept_leaves_the_connection_to_others
                 a_cancelled_accept_keeps_the_order
+                a_fetched_connection_keeps_the_order
                 a_cancelled_accept_calls_back_before_the_close
                 a_connection_goes_to_an_existing_handle
                 listening_again_replaces_the_callback

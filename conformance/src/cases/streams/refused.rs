@@ -108,3 +108,72 @@ pub fn a_refused_registration_is_reported(lab: &Lab) -> Verdict {
     finish(lp);
     Ok(())
 }
+
+/// A stream whose write is in flight can be registered no more, because the backend has refused
+/// another operation. The write is reported once, after its bytes have left its buffer.
+#[cfg(unix)]
+pub fn a_refused_registration_keeps_a_write_in_flight(lab: &Lab) -> Verdict {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use uv_core::Pipe;
+
+    use crate::support::observe::SOON;
+
+    // Unlike those of TCP, the buffers of a local socket stay as full as they are.
+    fn local(lp: &mut Loop) -> (Pipe, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("a pair of local sockets");
+        let pipe = Pipe::new(lp);
+        pipe.open(lp, OwnedFd::from(near)).expect("a free handle");
+        (pipe, far)
+    }
+
+    let refuses = Arc::new(AtomicBool::new(false));
+    let backend = Refusing { inner: lab.backend()?, refuses: Arc::clone(&refuses) };
+    let mut lp = Loop::new(BoxedBackend::new(backend));
+    let sends = lp.backend().supports(OpKind::Send);
+    let ((writer, mut far), (other, _peer)) = (local(&mut lp), local(&mut lp));
+    let (log, mut filled) = (Log::default(), 0);
+    for chunk in [[7; 1000].as_slice(), &[7]] {
+        while let Ok(count) = writer.try_write(&mut lp, chunk) {
+            filled += count;
+        }
+    }
+    let written = log.clone();
+    lp.defer(move |lp| {
+        writer.write(lp, "8 bytes.", written.written("in flight")).unwrap();
+    });
+    run(&mut lp, RunMode::NoWait);
+    refuses.store(true, Ordering::Relaxed);
+
+    // Without memory for this operation, the loop waits for readiness instead.
+    let written = log.clone();
+    lp.defer(move |lp| {
+        other.write(lp, "refused", written.written("refused")).unwrap();
+    });
+    run_until(&mut lp, "the refusal", |_| log.len() > 0);
+    assert_eq!(log.take(), [("refused", if sends { "failed" } else { "done" })]);
+    // Both directions of the writer wait for readiness, where its write is no operation.
+    let _ = writer.read_start(&mut lp, |_, _, _| {});
+    writer.read_stop(&mut lp).unwrap();
+
+    let reads = std::thread::spawn(move || {
+        far.set_read_timeout(Some(SOON)).expect("SO_RCVTIMEO");
+        let mut bytes = vec![0; filled + 8];
+        far.read_exact(&mut bytes).map(|()| (bytes, far))
+    });
+    run_until(&mut lp, "the write", |_| log.len() > 0);
+    assert_eq!(log.take(), [("in flight", "done")]);
+    let (bytes, _far) = reads.join().unwrap().expect("all bytes");
+    assert!(bytes.ends_with(b"8 bytes."));
+    [writer, other].into_iter().for_each(|handle| handle.close(&mut lp).unwrap());
+    finish(lp);
+    Ok(())
+}
+
+/// See the case for Unix.
+#[cfg(not(unix))]
+pub fn a_refused_registration_keeps_a_write_in_flight(_lab: &Lab) -> Verdict {
+    Err(crate::Skip::because("the buffers of a connection grow here while they are filled"))
+}

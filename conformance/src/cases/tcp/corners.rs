@@ -31,12 +31,15 @@ pub fn bytes_are_echoed_over_ipv6(lab: &Lab) -> Verdict {
     Ok(())
 }
 
-/// `try_write` to a peer that has reset the connection fails, and the handle can be closed.
+/// `try_write` to a peer that has reset the connection fails without a `SIGPIPE`, and the handle can
+/// be closed.
 pub fn try_write_to_a_lost_peer_fails(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;
     let (tcp, peer) = connected(&mut lp);
     assert_eq!(tcp.try_write(&mut lp, b"unread").expect("room"), 6);
     reset(peer);
+    #[cfg(unix)]
+    let signals = crate::support::signals::BrokenPipes::watch();
     let started = Instant::now();
     let error = loop {
         match tcp.try_write(&mut lp, b"more") {
@@ -48,6 +51,10 @@ pub fn try_write_to_a_lost_peer_fails(lab: &Lab) -> Verdict {
     let lost = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::ConnectionAborted];
     assert!(lost.contains(&kind), "{error}");
     assert!(tcp.try_write(&mut lp, b"again").is_err(), "it stays lost");
+    let two = [b"two".as_slice(), b"pieces"].map(std::io::IoSlice::new);
+    assert!(tcp.try_write_vectored(&mut lp, &two).is_err(), "of any kind");
+    #[cfg(unix)]
+    assert!(!signals.seen(), "SIGPIPE");
     tcp.close(&mut lp).expect("an open handle");
     finish(lp);
     Ok(())
@@ -71,6 +78,29 @@ pub fn close_reset_after_a_shutdown_of_the_socket(lab: &Lab) -> Verdict {
         let end = far.read(&mut [0]);
         assert!(!matches!(end, Ok(1..)), "{end:?} after {how:?}");
         let _ = far.write(b"x");
+    }
+    finish(lp);
+    Ok(())
+}
+
+/// `close_reset` resets the connection after a shutdown that has called back as well: the peer, which
+/// has read the end of file, gets an error though it sends nothing.
+pub fn close_reset_after_a_shutdown_sends_a_reset(lab: &Lab) -> Verdict {
+    if cfg!(windows) {
+        return Err(Skip::because("Windows reports the reset to the next send only"));
+    }
+    let mut lp = new_loop(lab)?;
+    let ((tcp, mut peer), callbacks) = (connected(&mut lp), Log::default());
+    tcp.shutdown(&mut lp, callbacks.ended("shutdown")).expect("a connection");
+    run_to_the_end(&mut lp);
+    assert_eq!(peer.read(&mut [0]).expect("the end of file"), 0);
+    tcp.close_reset_with(&mut lp, callbacks.closed("close")).expect("a connected socket");
+    run_to_the_end(&mut lp);
+    assert_eq!(callbacks.take(), [("shutdown", "done"), ("close", "closed")]);
+    let started = Instant::now();
+    while peer.take_error().expect("SO_ERROR").is_none() {
+        assert!(started.elapsed() < SOON, "the connection was closed without a reset");
+        std::thread::yield_now();
     }
     finish(lp);
     Ok(())
