@@ -4,13 +4,13 @@
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
 use uv_core::backends::Uring;
-use uv_core::{Handle, Loop, RunMode, Stream, Tcp, Timer, is_cancelled};
+use uv_core::{Command, Handle, Loop, Process, RunMode, Stdio, Stream, Tcp, Timer, is_cancelled};
 
 const SIZE: usize = 16 << 20;
 
@@ -113,4 +113,27 @@ fn a_dropped_loop_does_not_wait_for_the_peer() {
     tcp.close_with(&mut lp, move |_, _| close.set(true)).unwrap();
     run_until_closed(&mut lp, &closed);
     drop(lp);
+}
+
+/// A connection that a child has as well does not end with its stream.
+#[test]
+fn a_close_leaves_the_connection_to_a_child() {
+    let Some((mut lp, tcp, mut peer)) = connected() else { return };
+    write(&mut lp, tcp, &peer);
+    let stdio = [Stdio::stream(tcp), Stdio::stream(tcp)];
+    let command = Command::new("sh").args(["-c", "read line; echo \"$line\""]).stdio(stdio);
+    Process::spawn(&mut lp, &command, |lp, process, _| process.close(lp).unwrap()).unwrap();
+    let closed = Rc::new(Cell::new(false));
+    let close = Rc::clone(&closed);
+    tcp.close_with(&mut lp, move |_, _| close.set(true)).unwrap();
+    run_until_closed(&mut lp, &closed);
+
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        peer.write_all(b"the child's\n").and_then(|()| peer.read_to_end(&mut bytes)).unwrap();
+        bytes
+    });
+    lp.run(RunMode::Default).unwrap();
+    let bytes = reader.join().unwrap();
+    assert!(bytes.ends_with(b"Athe child's\n"), "the child writes behind the stream's bytes");
 }
