@@ -159,20 +159,15 @@ fn unblock_signals() {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) };
 }
 
-/// Opens the null device as `target`. After the close, `target` is usually the lowest free number,
-/// which `open` returns.
+/// Opens the null device as `target`. The numbers below are open, because descriptors are arranged
+/// in their order, so that after the close `target` is the lowest free number, which `open`
+/// returns.
 fn open_null(target: libc::c_int) -> Result<(), Errno> {
     let mode = if target == 0 { libc::O_RDONLY } else { libc::O_RDWR };
     // SAFETY: takes no pointer, and the table is the child's own. It may not be open.
     unsafe { libc::close(target) };
     // SAFETY: reads a NUL-terminated literal.
-    let fd = check(unsafe { libc::open(c"/dev/null".as_ptr(), mode) })?;
-    if fd != target {
-        place(fd, target)?;
-        // SAFETY: takes no pointer; the descriptor was opened above.
-        unsafe { libc::close(fd) };
-    }
-    Ok(())
+    check(unsafe { libc::open(c"/dev/null".as_ptr(), mode) }).map(drop)
 }
 
 /// Makes `target` a duplicate of `source` that `exec` does not close.
