@@ -1,5 +1,5 @@
-//! A backend that takes no more sources and no more interest in those it has: requests that would wait call back with its error, and give
-//! their buffers back.
+//! A backend that takes no more sources and no more interest in those it has: requests that would
+//! wait call back with its error, and give their buffers back.
 #![cfg(unix)]
 
 use std::io;
