@@ -91,6 +91,64 @@ static void echo(void) {
   wait(NULL);
 }
 
+/* Echo of 64 connections that are all ready in every iteration, which so counts little. The other ends
+ * are in this process, so that every run has the same iterations. */
+
+enum { PEERS = 64 };
+
+static uv_tcp_t peers[PEERS];
+static uv_write_t write_requests[PEERS];
+static int others[PEERS], accepted;
+static uv_prepare_t round_begins;
+
+static void on_read_of_many(uv_stream_t *stream, ssize_t size, const uv_buf_t *read) {
+  uv_buf_t answer = uv_buf_init(read->base, size);
+  CHECK(size == MESSAGE);
+  count++;
+  if (by_write)
+    CHECK(uv_write(&write_requests[(uv_tcp_t *)stream - peers], stream, &answer, 1, on_written) == 0);
+  else
+    CHECK(uv_try_write(stream, &answer, 1) == MESSAGE);
+}
+
+static void on_round(uv_prepare_t *prepare) {
+  static char message[MESSAGE];
+  if (count > 0)
+    for (int index = 0; index < PEERS; index++) CHECK(recv(others[index], message, MESSAGE, 0) == MESSAGE);
+  if (count >= wanted) {
+    for (int index = 0; index < PEERS; index++) uv_close((uv_handle_t *)&peers[index], NULL);
+    uv_close((uv_handle_t *)&server, NULL);
+    uv_close((uv_handle_t *)prepare, NULL);
+    return;
+  }
+  for (int index = 0; index < PEERS; index++) CHECK(send(others[index], message, MESSAGE, 0) == MESSAGE);
+}
+
+static void on_one_of_many(uv_stream_t *listener, int status) {
+  uv_tcp_t *accepting = &peers[accepted++];
+  CHECK(status == 0);
+  CHECK(uv_tcp_init(loop, accepting) == 0);
+  CHECK(uv_accept(listener, (uv_stream_t *)accepting) == 0);
+  CHECK(uv_read_start((uv_stream_t *)accepting, on_alloc, on_read_of_many) == 0);
+  if (accepted == PEERS) CHECK(uv_prepare_start(&round_begins, on_round) == 0);
+}
+
+static void echo_of_many(void) {
+  struct sockaddr_in address;
+  int size = sizeof address;
+  CHECK(uv_ip4_addr("127.0.0.1", 0, &address) == 0);
+  CHECK(uv_tcp_init(loop, &server) == 0);
+  CHECK(uv_prepare_init(loop, &round_begins) == 0);
+  CHECK(uv_tcp_bind(&server, (struct sockaddr *)&address, 0) == 0);
+  CHECK(uv_listen((uv_stream_t *)&server, PEERS, on_one_of_many) == 0);
+  CHECK(uv_tcp_getsockname(&server, (struct sockaddr *)&address, &size) == 0);
+  for (int index = 0; index < PEERS; index++) {
+    CHECK((others[index] = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+    CHECK(connect(others[index], (struct sockaddr *)&address, sizeof address) == 0);
+  }
+  CHECK(uv_run(loop, UV_RUN_DEFAULT) == 0);
+}
+
 /* Timers: 1,000 that are started and stopped, as the time-outs of connections are. */
 
 static void on_timer(uv_timer_t *timer) { count++; }
@@ -220,14 +278,16 @@ int main(int arguments, char **argument) {
     const char *name;
     void (*run)(void);
   } operations[] = {
-      {"write", echo},       {"try_write", echo},  {"timer_start", timers},
+      {"write", echo},       {"try_write", echo},
+      {"write_64", echo_of_many}, {"try_write_64", echo_of_many},
+      {"timer_start", timers},
       {"timer", expiring},   {"async", asyncs},    {"work", work},
       {"fs_stat", stats},    {"fs_read", reads},   {"fs_stat_inline", stats_inline},
       {"fs_read_inline", reads_inline},
   };
   CHECK(arguments == 3);
   wanted = atol(argument[2]);
-  by_write = strcmp(argument[1], "write") == 0;
+  by_write = strncmp(argument[1], "write", 5) == 0;
   loop = uv_default_loop();
   for (size_t index = 0; index < sizeof operations / sizeof *operations; index++) {
     if (strcmp(operations[index].name, argument[1]) != 0) continue;

@@ -58,7 +58,17 @@ pub(crate) unsafe fn enter<R>(
     lp: &mut CoreLoop,
     call: impl FnOnce() -> R,
 ) -> R {
-    let state = (*c_loop).internal_fields;
+    enter_with(c_loop, (*c_loop).internal_fields, lp, call)
+}
+
+/// As [`enter`], with the loop's state.
+#[inline]
+pub(crate) unsafe fn enter_with<R>(
+    c_loop: *mut uv_loop_t,
+    state: *mut LoopState,
+    lp: &mut CoreLoop,
+    call: impl FnOnce() -> R,
+) -> R {
     let before = (*state).current;
     sync_with(c_loop, state, lp.active_handles());
     (*state).current = lp;

@@ -254,9 +254,9 @@ unsafe fn deliver(
     result: io::Result<usize>,
     buffer: &uv_buf_t,
 ) {
-    let count = match &result {
+    let count = match result {
         Ok(0) => UV_EOF as isize,
-        Ok(count) => *count as isize,
+        Ok(count) => count as isize,
         Err(error) => failed_read(error),
     };
     // Only `uv_write` adds to an empty queue, and it counts what it adds.
@@ -269,11 +269,11 @@ unsafe fn deliver(
 }
 
 #[cold]
-fn failed_read(error: &io::Error) -> isize {
+fn failed_read(error: io::Error) -> isize {
     match error.kind() {
         // The buffer is returned unused.
         ErrorKind::WouldBlock => 0,
-        _ => code(error) as isize,
+        _ => code(&error) as isize,
     }
 }
 

@@ -16,7 +16,7 @@ use uv_core::{IoBuf, Pipe, Stream as _, Tcp, Tty, WriteRequest};
 use crate::alloc::{allocate, release};
 use crate::backend::CallBackend;
 use crate::errors::{code, status};
-use crate::event_loop::{CoreLoop, core, enter};
+use crate::event_loop::{CoreLoop, core, enter, enter_with};
 use crate::handle::{any, core_of, descriptor, is_closing, key, kind, loop_of, misuse};
 use crate::layout::*;
 use crate::request::kind as request_kind;
@@ -87,12 +87,19 @@ unsafe fn written_in_read<'a>(c_loop: *mut uv_loop_t) -> &'a mut WrittenInRead {
 /// Calls a read callback, and then those of its writes that have ended.
 #[inline(always)] // On the path of every read.
 pub(crate) unsafe fn read(c_loop: *mut uv_loop_t, lp: &mut CoreLoop, callback: impl FnOnce()) {
-    let written = written_in_read(c_loop);
-    written.reads = written.by_call;
-    enter(c_loop, lp, callback);
-    let written = written_in_read(c_loop);
+    // The state stays where it is while the loop runs.
+    let state = (*c_loop).internal_fields;
+    (*state).answers.reads = (*state).answers.by_call;
+    enter_with(c_loop, state, lp, callback);
     // What these callbacks write goes to the loop, or they could go on forever.
-    written.reads = false;
+    (*state).answers.reads = false;
+    if !(*state).answers.first.is_null() {
+        call_back(c_loop, lp);
+    }
+}
+
+/// Calls back the writes of a read callback.
+unsafe fn call_back(c_loop: *mut uv_loop_t, lp: &mut CoreLoop) {
     while let Some(request) = written_in_read(c_loop).pop() {
         if let Some(callback) = (*request).cb {
             enter(c_loop, lp, || callback(request, (*request).error));
@@ -110,7 +117,10 @@ unsafe fn write_at_once(request: *mut uv_write_t, stream: *mut uv_stream_t) -> R
         return Ok(false);
     }
     let buffers = std::slice::from_raw_parts((*request).bufs, (*request).nbufs as usize);
-    let total: usize = buffers.iter().map(|buffer| buffer.len).sum();
+    let total = match buffers {
+        [buffer] => buffer.len, // Most writes have one.
+        buffers => buffers.iter().map(|buffer| buffer.len).sum(),
+    };
     if buffers.len() > SMALL || total == 0 || total > MOST_AT_ONCE {
         return Ok(false);
     }
@@ -202,7 +212,9 @@ pub(crate) unsafe fn copy_buffers(
     let count = count as usize;
     let copy: *mut uv_buf_t =
         if count <= SMALL { small.cast() } else { allocate(count * size_of::<uv_buf_t>()).cast() };
-    if !copy.is_null() {
+    if count == 1 {
+        *copy = *buffers; // Most lists: no call of `memcpy`.
+    } else if !copy.is_null() {
         std::ptr::copy_nonoverlapping(buffers, copy, count);
     }
     copy

@@ -187,14 +187,15 @@ impl<B: Backend> StreamSlot<B> {
         let result = match self.kind {
             // Other streams have nothing there, and it is in another cache line.
             Kind::Pipe => receive(socket, self.passing.as_deref_mut(), memory),
-            Kind::Tcp | Kind::Tty => uninterrupted(|| socket.receive(memory)),
+            // A signal that interrupts it is as rare as an error, and no condition of its own.
+            Kind::Tcp | Kind::Tty => socket.receive(memory),
         };
         match result {
             Ok(count @ 1..) => {
                 let full = count == memory.len() && !self.flags.contains(Flags::BLOCKING);
                 Received { result: Ok(count), full }
             }
-            result => self.received_no_bytes(result, active_handles),
+            result => self.received_no_bytes(result, memory, active_handles),
         }
     }
 
@@ -202,9 +203,15 @@ impl<B: Backend> StreamSlot<B> {
     fn received_no_bytes(
         &mut self,
         result: io::Result<usize>,
+        memory: &mut [u8],
         active_handles: &mut usize,
     ) -> Received {
         let full = false;
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::Interrupted
+        {
+            return self.receive(memory, active_handles);
+        }
         match &result {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Received { result, full };
@@ -428,7 +435,10 @@ fn read_allocated<B: Backend>(lp: &mut Loop<B>, key: Token, mut taken: Option<Re
         return Lent::ByReader;
     };
     // Whatever else the callback has changed, it has armed the stream.
-    if !slot.put_back(taken) && !slot.flags.contains(Flags::READING) {
+    let reads = slot.flags.contains(Flags::READING);
+    if reads && slot.reader.is_none() {
+        slot.reader = taken;
+    } else if !reads {
         arm::update_or_fail(lp, key);
     }
     Lent::ByReader

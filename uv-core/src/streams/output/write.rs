@@ -563,13 +563,20 @@ pub(in crate::streams) fn advance<B: Backend>(request: &mut IoRequest<B>, sent: 
 /// is reported as `WouldBlock`.
 #[inline]
 pub(in crate::streams) fn send(socket: &Transport, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    match uninterrupted(|| socket.send(bufs)) {
+    match socket.send(bufs) {
         Ok(sent) => Ok(sent),
-        Err(error) => Err(map_send_error(error)),
+        Err(error) => send_failed(socket, bufs, error),
     }
 }
 
 #[cold]
+fn send_failed(socket: &Transport, bufs: &[IoSlice<'_>], error: io::Error) -> io::Result<usize> {
+    if error.kind() == io::ErrorKind::Interrupted {
+        return uninterrupted(|| socket.send(bufs)).map_err(map_send_error);
+    }
+    Err(map_send_error(error))
+}
+
 fn map_send_error(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(sys::NO_BUFFER) => io::ErrorKind::WouldBlock.into(),

@@ -12,8 +12,13 @@ use socket2::Socket;
 use super::tty::{Saved, is_hung_up};
 use super::{SEND_FLAGS, accept};
 
-/// The most bytes of one call. Apple's kernels refuse more.
-const MAX_TRANSFER: usize = i32::MAX as usize - 1;
+/// The most bytes of one call. Apple's kernels refuse more; Linux transfers a part.
+const MAX_TRANSFER: usize =
+    if cfg!(target_os = "linux") { usize::MAX } else { i32::MAX as usize - 1 };
+
+/// `MSG_DONTWAIT` in one byte, so that the transport is no larger.
+const DO_NOT_WAIT: u8 = libc::MSG_DONTWAIT as u8;
+const _: () = assert!(DO_NOT_WAIT as libc::c_int == libc::MSG_DONTWAIT);
 
 /// The descriptor of a stream. It dereferences to [`Socket`]; on other descriptors the calls that
 /// need a socket fail (`ENOTSOCK`).
@@ -22,9 +27,9 @@ pub(crate) struct Transport {
     /// Closed on drop unless `keep` is set.
     socket: ManuallyDrop<Socket>,
     is_socket: bool,
-    /// Calls on a socket block, because the program has asked for that. Otherwise each call has
-    /// `MSG_DONTWAIT`: the open file description may be shared with a process that makes it block.
-    blocking: bool,
+    /// The flag of `send` and `recv` that keeps a call from waiting: the open file description may
+    /// be shared with a process that makes it block. 0 if the program has asked for calls that block.
+    wait_flag: u8,
     /// True for an adopted standard stream, which stays open because it belongs to the process.
     keep: bool,
     /// The terminal mode before this stream changed it.
@@ -34,7 +39,7 @@ pub(crate) struct Transport {
 impl From<Socket> for Transport {
     fn from(socket: Socket) -> Transport {
         let socket = ManuallyDrop::new(socket);
-        Transport { socket, is_socket: true, blocking: false, keep: false, saved: None }
+        Transport { socket, is_socket: true, wait_flag: DO_NOT_WAIT, keep: false, saved: None }
     }
 }
 
@@ -88,14 +93,14 @@ impl Transport {
     /// Makes calls wait instead of failing with `WouldBlock`, or the reverse.
     pub(crate) fn set_blocking(&mut self, blocking: bool) -> io::Result<()> {
         self.socket.set_nonblocking(!blocking)?;
-        self.blocking = blocking;
+        self.wait_flag = if blocking { 0 } else { DO_NOT_WAIT };
         Ok(())
     }
 
     /// The flag of `send` and `recv` that keeps a call from waiting.
     #[inline]
     pub(super) fn wait_flag(&self) -> libc::c_int {
-        if self.blocking { 0 } else { libc::MSG_DONTWAIT }
+        self.wait_flag.into()
     }
 
     /// The descriptor as a source for the backend.
@@ -136,11 +141,14 @@ impl Transport {
             // SAFETY: writes at most `capacity` bytes, which `memory` has and lends exclusively.
             unsafe { libc::read(fd, place.cast(), capacity) }
         };
-        if count >= 0 { Ok(count as usize) } else { self.receive_failed() }
+        if count > 0 { Ok(count as usize) } else { self.received_nothing(count) }
     }
 
     #[cold]
-    fn receive_failed(&self) -> io::Result<usize> {
+    fn received_nothing(&self, count: isize) -> io::Result<usize> {
+        if count == 0 {
+            return Ok(0);
+        }
         let error = io::Error::last_os_error();
         // The other side of the pseudo-terminal is closed: EIO means end of file, on the master and
         // on the slave.
