@@ -48,7 +48,8 @@ pub unsafe extern "C" fn uv_getaddrinfo(
     service: *const c_char,
     hints: *const addrinfo,
 ) -> c_int {
-    if request.is_null() || (node.is_null() && service.is_null()) {
+    let no_loop = c_loop.is_null() && callback.is_some();
+    if request.is_null() || (node.is_null() && service.is_null()) || no_loop {
         return -EINVAL;
     }
     let node = match ascii_name(node) {
@@ -93,10 +94,13 @@ unsafe fn ascii_name(node: *const c_char) -> Result<*mut c_char, c_int> {
         return Ok(null_mut());
     }
     let node = bytes(node);
+    if node.is_empty() {
+        return Err(-EINVAL);
+    }
     let Ok(text) = std::str::from_utf8(node) else { return Err(-EINVAL) };
     let copy = if text.is_ascii() {
         if node.len() > LONGEST {
-            return Err(-libc::ENAMETOOLONG);
+            return Err(-EINVAL);
         }
         copy_string(node)
     } else {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-use libc::EINVAL;
+use libc::{EFAULT, EINVAL, ENOENT};
 use uv_core::fs::{Stat, Timestamp};
 use uv_core::{FsEvent, FsEventFlags, FsEventKind, FsPoll, Handle as _};
 
@@ -44,6 +44,13 @@ pub unsafe extern "C" fn uv_fs_event_start(
     let (c_loop, key) = (loop_of(event), key::<FsEvent, _>(event));
     if is_closing(event) || key.is_active(core(c_loop)) {
         return -EINVAL;
+    }
+    // What the kernel says of such names.
+    if name.is_null() {
+        return -EFAULT;
+    }
+    if *name == 0 {
+        return -ENOENT;
     }
     (*event).cb = callback;
     let flags = FsEventFlags::empty();

@@ -54,6 +54,7 @@ pub mod flags {
     pub const READABLE: c_uint = 0x4000;
     pub const BLOCKING_WRITES: c_uint = 0x10_0000;
     pub const IPV6: c_uint = 0x40_0000;
+    pub const UDP_CONNECTED: c_uint = 0x200_0000;
     pub const UDP_RECVMMSG: c_uint = 0x400_0000;
     /// Of this library: a socket with an error queue.
     pub const UDP_REPORTS: c_uint = 0x4000_0000;
@@ -151,7 +152,8 @@ pub unsafe extern "C" fn uv_close(handle: *mut uv_handle_t, callback: Callback<u
     let c_loop = (*handle).loop_;
     before_close(handle);
     let closed = any(handle).close_with(core(c_loop), move |lp, _| {
-        (*handle).flags |= flags::CLOSED;
+        // libuv has no references to a closed handle: its close callback sees none.
+        (*handle).flags = ((*handle).flags | flags::CLOSED) & !flags::REF;
         queue_remove(addr_of_mut!((*handle).handle_queue));
         if (*handle).type_ == kind::ASYNC {
             crate::async_handle::drop_sender(handle.cast());

@@ -17,6 +17,8 @@ use crate::strings::{bytes, os, path};
 const SETUID: c_uint = 1 << 0;
 const SETGID: c_uint = 1 << 1;
 const DETACHED: c_uint = 1 << 3;
+/// These, and those of Windows.
+const KNOWN: c_uint = (1 << 8) - 1;
 
 /// The values of `uv_stdio_flags`.
 const CREATE_PIPE: c_int = 0x01;
@@ -38,7 +40,7 @@ pub unsafe extern "C" fn uv_spawn(
     (*process).exit_cb = options.exit_cb;
     (*process).pid = 0;
     (*process).status = 0;
-    if options.file.is_null() {
+    if options.file.is_null() || options.flags & !KNOWN != 0 {
         return -EINVAL;
     }
     let command = match stdio(options) {

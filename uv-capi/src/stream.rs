@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{addr_of_mut, null_mut};
 
 use libc::{EAGAIN, EBUSY, EINVAL, ENOTCONN};
-use uv_core::{Handle as _, IoBufMut, Listener as _, Pipe, Stream as _, Tcp, Tty, Udp};
+use uv_core::{Handle as _, IoBufMut, Listener as _, Pipe, Stream as _, Tcp, Tty};
 
 use crate::errors::{UV_EOF, code, last_error, status};
 use crate::event_loop::{CoreLoop, core, enter, sync};
@@ -183,7 +183,7 @@ unsafe fn accept_passed(server: *mut uv_stream_t, client: *mut uv_stream_t) -> c
     status(match (*client).base.type_ {
         kind::TCP => key::<Tcp, _>(client).open(lp, passed),
         kind::NAMED_PIPE => key::<Pipe, _>(client).open(lp, passed),
-        kind::UDP => key::<Udp, _>(client).open(lp, passed),
+        kind::UDP => return crate::udp::open(client.cast(), passed),
         _ => return -EINVAL,
     })
 }

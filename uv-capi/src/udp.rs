@@ -73,7 +73,8 @@ pub unsafe extern "C" fn uv_udp_init_ex(
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_udp_open(udp: *mut uv_udp_t, fd: c_int) -> c_int {
-    uv_udp_open_ex(udp, fd, 0)
+    // As libuv, for compatibility with its earlier versions.
+    uv_udp_open_ex(udp, fd, REUSEADDR)
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -101,7 +102,17 @@ pub unsafe extern "C" fn uv_udp_open_ex(
             return last_error();
         }
     }
-    status(key::<Udp, _>(udp).open(core_of(udp), OwnedFd::from_raw_fd(fd)))
+    open(udp, OwnedFd::from_raw_fd(fd))
+}
+
+/// Opens a handle with a socket, which may be connected.
+pub(crate) unsafe fn open(udp: *mut uv_udp_t, socket: OwnedFd) -> c_int {
+    let (key, lp) = (key::<Udp, _>(udp), core_of(udp));
+    let result = status(key.open(lp, socket));
+    if key.peer_addr(lp).is_ok() {
+        (*udp).base.flags |= flags::UDP_CONNECTED;
+    }
+    result
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -166,7 +177,7 @@ unsafe fn open_unix(udp: *mut uv_udp_t) -> Result<c_int, c_int> {
 }
 
 unsafe fn is_connected(udp: *const uv_udp_t) -> bool {
-    key::<Udp, _>(udp).peer_addr(core_of(udp)).is_ok()
+    (*udp).base.flags & flags::UDP_CONNECTED != 0
 }
 
 /// Connects, or disconnects if the address is null.
@@ -174,15 +185,26 @@ unsafe fn is_connected(udp: *const uv_udp_t) -> bool {
 pub unsafe extern "C" fn uv_udp_connect(udp: *mut uv_udp_t, address: *const sockaddr) -> c_int {
     let (lp, connected) = (core_of(udp), is_connected(udp));
     if address.is_null() {
-        return if connected { status(key::<Udp, _>(udp).disconnect(lp)) } else { -ENOTCONN };
+        if !connected {
+            return -ENOTCONN;
+        }
+        let result = status(key::<Udp, _>(udp).disconnect(lp));
+        if result == 0 {
+            (*udp).base.flags &= !flags::UDP_CONNECTED;
+        }
+        return result;
     }
     if connected {
         return -EISCONN;
     }
-    match to_address(address) {
+    let result = match to_address(address) {
         Ok(address) => status(key::<Udp, _>(udp).connect(lp, address)),
         Err(error) => error,
+    };
+    if result == 0 {
+        (*udp).base.flags |= flags::UDP_CONNECTED;
     }
+    result
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -407,11 +429,22 @@ pub unsafe extern "C" fn uv_udp_try_send2(
     if count < 1 || send_flags != 0 {
         return -EINVAL;
     }
+    let address_of = |index: usize| match addresses.is_null() {
+        true => null_mut(),
+        false => *addresses.add(index),
+    };
+    // Nothing is sent if a datagram of them is refused.
+    for index in 0..count as usize {
+        let (list, number) = (*buffers.add(index), *buffer_counts.add(index));
+        if let Err(error) = check(udp, list, number, address_of(index)) {
+            return error;
+        }
+    }
     if (*udp).send_queue_count > 0 {
         return -EAGAIN;
     }
     for index in 0..count as usize {
-        let address = if addresses.is_null() { null_mut() } else { *addresses.add(index) };
+        let address = address_of(index);
         let sent = uv_udp_try_send(udp, *buffers.add(index), *buffer_counts.add(index), address);
         if sent < 0 {
             return if index > 0 { index as c_int } else { sent };

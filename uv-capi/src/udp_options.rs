@@ -38,7 +38,10 @@ pub unsafe extern "C" fn uv_udp_set_multicast_ttl(udp: *mut uv_udp_t, ttl: c_int
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_udp_set_multicast_loop(udp: *mut uv_udp_t, on: c_int) -> c_int {
-    status(key::<Udp, _>(udp).set_multicast_loop(core_of(udp), on != 0))
+    match u8::try_from(on) {
+        Ok(on) => status(key::<Udp, _>(udp).set_multicast_loop(core_of(udp), on != 0)),
+        _ => -EINVAL,
+    }
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]

@@ -52,6 +52,8 @@ static void handles(void) {
   SHOW(uv_timer_stop(&timer));
   CLOSE(&timer);
   SHOW(uv_timer_start(&timer, timer_cb, 1, 0));
+  uv_run(loop, UV_RUN_NOWAIT);
+  printf("closed: references %d\n", uv_has_ref((uv_handle_t *)&timer));
 
   static uv_idle_t idle;
   uv_idle_init(loop, &idle);
@@ -81,6 +83,8 @@ static void handles(void) {
   uv_fs_event_init(loop, &event);
   size_t size = sizeof buffer;
   SHOW(uv_fs_event_getpath(&event, buffer, &size));
+  SHOW(uv_fs_event_start(&event, fs_event_cb, NULL, 0));
+  SHOW(uv_fs_event_start(&event, fs_event_cb, "", 0));
   SHOW(uv_fs_event_start(&event, fs_event_cb, "/none/none", 0));
   SHOW(uv_fs_event_start(&event, fs_event_cb, "/", 0));
   SHOW(uv_fs_event_start(&event, fs_event_cb, "/", 0));
@@ -197,6 +201,19 @@ static void datagrams(void) {
   SHOW(uv_udp_recv_start(&udp, NULL, recv_cb));
   SHOW(uv_udp_recv_start(&udp, alloc_cb, NULL));
   SHOW(uv_udp_recv_stop(&udp));
+  /* All are checked before the first is sent. */
+  uv_buf_t *both[2] = {&data, &data};
+  unsigned counts[2] = {1, 0};
+  struct sockaddr *to[2] = {(struct sockaddr *)&address, (struct sockaddr *)&address};
+  SHOW(uv_udp_try_send2(&udp, 2, both, counts, to, 0));
+  counts[1] = 1;
+  to[1] = &unknown;
+  SHOW(uv_udp_try_send2(&udp, 2, both, counts, to, 0));
+  SHOW(uv_udp_try_send2(&udp, 0, both, counts, to, 0));
+  SHOW(uv_udp_try_send2(&udp, 1, both, counts, to, 1));
+  int file = open("/dev/null", O_RDWR);
+  SHOW(uv_udp_open(&udp, file));
+  close(file);
   SHOW(uv_udp_bind(&udp, &unknown, 0));
   SHOW(uv_udp_bind(&udp, (struct sockaddr *)&address, 0x1000));
   SHOW(uv_udp_send(&send, &udp, &data, 1, NULL, send_cb));
@@ -209,6 +226,12 @@ static void datagrams(void) {
   SHOW(uv_udp_set_ttl(&udp, 0));
   SHOW(uv_udp_set_ttl(&udp, 256));
   uv_ip4_addr("127.0.0.1", 9, &address);
+  SHOW(uv_udp_set_multicast_loop(&udp, 256));
+  SHOW(uv_udp_set_multicast_loop(&udp, -1));
+  SHOW(uv_udp_connect(&udp, (struct sockaddr *)&address));
+  SHOW(uv_udp_connect(&udp, NULL));
+  SHOW(uv_udp_try_send(&udp, &data, 1, NULL));
+  SHOW(uv_udp_connect(&udp, NULL));
   SHOW(uv_udp_connect(&udp, (struct sockaddr *)&address));
   SHOW(uv_udp_connect(&udp, (struct sockaddr *)&address));
   SHOW(uv_udp_send(&send, &udp, &data, 1, (struct sockaddr *)&address, send_cb));
@@ -240,6 +263,8 @@ static void files(void) {
   FILE_CALL(uv_fs_access, "/none", 0);
   FILE_CALL(uv_fs_chmod, "/none", 0);
   FILE_CALL(uv_fs_symlink, "x", "/", 0);
+  FILE_CALL(uv_fs_utime, "/dev/null", 1e300, 0);
+  FILE_CALL(uv_fs_futime, 9999, 0, -1e300);
   FILE_CALL(uv_fs_sendfile, -1, -1, 0, 1);
   FILE_CALL(uv_fs_statfs, "/none");
   FILE_CALL(uv_fs_mkdtemp, "/none/XXXXXX");
@@ -259,6 +284,11 @@ static void requests(void) {
   SHOW(uv_queue_work(loop, &work, NULL, NULL));
   SHOW(uv_getaddrinfo(loop, NULL, addrinfo_cb, "localhost", NULL, NULL));
   SHOW(uv_getaddrinfo(loop, &getaddrinfo, addrinfo_cb, NULL, NULL, NULL));
+  SHOW(uv_getaddrinfo(NULL, &getaddrinfo, addrinfo_cb, "localhost", NULL, NULL));
+  SHOW(uv_getaddrinfo(loop, &getaddrinfo, addrinfo_cb, "", NULL, NULL));
+  memset(buffer, 'a', 300);
+  buffer[300] = '\0';
+  SHOW(uv_getaddrinfo(loop, &getaddrinfo, addrinfo_cb, buffer, NULL, NULL));
   SHOW(uv_getnameinfo(loop, &getnameinfo, nameinfo_cb, &unknown, 0));
   SHOW(uv_getnameinfo(loop, NULL, nameinfo_cb, (struct sockaddr *)&address, 0));
   SHOW(uv_getnameinfo(loop, &getnameinfo, nameinfo_cb, NULL, 0));

@@ -192,6 +192,9 @@ fn time(seconds: f64) -> timespec {
     }
     // Microseconds, as libuv: a double has no exact nanoseconds.
     let whole = seconds.floor();
+    if whole.abs() >= i64::MAX as f64 {
+        return timespec { tv_sec: 0, tv_nsec: -1 }; // Which the kernel refuses.
+    }
     let microseconds = ((seconds - whole) * 1e6).round() as i64;
     timespec {
         tv_sec: whole as i64 + microseconds / 1_000_000,

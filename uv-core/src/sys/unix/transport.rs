@@ -12,9 +12,11 @@ use socket2::Socket;
 use super::tty::{Saved, is_hung_up};
 use super::{SEND_FLAGS, accept};
 
-/// The most bytes of one call. Apple's kernels refuse more; Linux transfers a part.
-const MAX_TRANSFER: usize =
-    if cfg!(target_os = "linux") { usize::MAX } else { i32::MAX as usize - 1 };
+/// The bytes of one call. Apple's kernels refuse more than 2 GiB; Linux transfers a part of them.
+#[inline]
+fn transferable(length: usize) -> usize {
+    if cfg!(target_os = "linux") { length } else { length.min(i32::MAX as usize - 1) }
+}
 
 /// `MSG_DONTWAIT` in one byte, so that the transport is no larger.
 const DO_NOT_WAIT: u8 = libc::MSG_DONTWAIT as u8;
@@ -133,7 +135,7 @@ impl Transport {
     #[inline]
     pub(crate) fn receive(&self, memory: &mut [u8]) -> io::Result<usize> {
         let (fd, place) = (self.socket.as_raw_fd(), memory.as_mut_ptr());
-        let capacity = memory.len().min(MAX_TRANSFER);
+        let capacity = transferable(memory.len());
         let count = if self.is_socket {
             // SAFETY: writes at most `capacity` bytes, which `memory` has and lends exclusively.
             unsafe { libc::recv(fd, place.cast(), capacity, self.wait_flag()) }
@@ -166,7 +168,7 @@ impl Transport {
             // SAFETY: reads at most `buf.len()` bytes of `buf`, which is borrowed for the call.
             [buf] if self.is_socket => unsafe {
                 let flags = SEND_FLAGS | self.wait_flag();
-                libc::send(fd, buf.as_ptr().cast(), buf.len().min(MAX_TRANSFER), flags)
+                libc::send(fd, buf.as_ptr().cast(), transferable(buf.len()), flags)
             },
             _ if self.is_socket => {
                 let flags = SEND_FLAGS | self.wait_flag();
