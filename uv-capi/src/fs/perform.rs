@@ -183,6 +183,7 @@ unsafe fn set_times(
 }
 
 /// A time of the caller in seconds; infinity is now, and no number leaves it unchanged.
+#[inline(never)] // It is rare, and the function that performs every operation is smaller without it.
 fn time(seconds: f64) -> timespec {
     if seconds.is_infinite() {
         return timespec { tv_sec: 0, tv_nsec: libc::UTIME_NOW };
