@@ -71,7 +71,7 @@ use std::time::Duration;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 use poll_core::{
-    Backend, Backoff, Deadline, Event, Interest, Mode, RawSource, Readiness, Registry, Token,
+    Backend, Backoff, Deadline, Event, Interest, Mode, Open, RawSource, Readiness, Registry, Token,
 };
 
 mod instance;
@@ -147,6 +147,13 @@ impl Epoll {
             ready: Vec::with_capacity(BATCH),
             backoff: Backoff::new(WAITS_BEFORE_POLL),
         })
+    }
+}
+
+impl Open for Epoll {
+    /// As [`Epoll::new`].
+    fn open() -> io::Result<Epoll> {
+        Epoll::new()
     }
 }
 

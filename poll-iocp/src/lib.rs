@@ -131,7 +131,7 @@ use std::thread;
 use std::time::Duration;
 
 use poll_core::{
-    Backend, BufferLease, Deadline, Event, Interest, Mode, Op, OpKind, RawSource, Readiness,
+    Backend, BufferLease, Deadline, Event, Interest, Mode, Op, OpKind, Open, RawSource, Readiness,
     Registry, Token, WakeState,
 };
 use windows_sys::Win32::Foundation::{
@@ -214,6 +214,13 @@ impl Iocp {
             timer: Timer::new(),
             batch: Batch::new(BATCH),
         })
+    }
+}
+
+impl Open for Iocp {
+    /// As [`Iocp::new`].
+    fn open() -> io::Result<Iocp> {
+        Iocp::new()
     }
 }
 

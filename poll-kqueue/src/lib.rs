@@ -125,7 +125,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use poll_core::{Backend, Deadline, Event, Interest, Mode, RawSource, Registry, Token};
+use poll_core::{Backend, Deadline, Event, Interest, Mode, Open, RawSource, Registry, Token};
 
 use sys::{EV_DELETE, EV_RECEIPT, Kevent, Queue};
 use watch::{Filter, Refusal, Watch};
@@ -197,6 +197,13 @@ impl Kqueue {
             list: vec![Kevent::empty(); BATCH],
             batch: Vec::new(),
         })
+    }
+}
+
+impl Open for Kqueue {
+    /// As [`Kqueue::new`].
+    fn open() -> io::Result<Kqueue> {
+        Kqueue::new()
     }
 }
 

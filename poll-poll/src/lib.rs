@@ -63,7 +63,7 @@ use std::io;
 use std::time::Duration;
 
 use poll_core::{
-    Backend, Deadline, Event, Interest, Mode, RawSource, Registry, SocketWaker, Token,
+    Backend, Deadline, Event, Interest, Mode, Open, RawSource, Registry, SocketWaker, Token,
 };
 
 #[cfg_attr(unix, path = "unix.rs")]
@@ -114,6 +114,13 @@ impl Poll {
             hidden: Vec::new(),
             waker,
         })
+    }
+}
+
+impl Open for Poll {
+    /// As [`Poll::new`].
+    fn open() -> io::Result<Poll> {
+        Poll::new()
     }
 }
 

@@ -64,7 +64,8 @@ use std::io;
 use std::time::Duration;
 
 use poll_core::{
-    Backend, Deadline, Event, Interest, Mode, RawSource, Readiness, Registry, SocketWaker, Token,
+    Backend, Deadline, Event, Interest, Mode, Open, RawSource, Readiness, Registry, SocketWaker,
+    Token,
 };
 
 #[cfg_attr(unix, path = "unix.rs")]
@@ -104,6 +105,13 @@ impl Select {
         sets::check_source(waker.source())?;
         sets.add(waker.source(), Interest::READ);
         Ok(Select { sources: Registry::default(), sets, ready: Vec::new(), waker })
+    }
+}
+
+impl Open for Select {
+    /// As [`Select::new`].
+    fn open() -> io::Result<Select> {
+        Select::new()
     }
 }
 

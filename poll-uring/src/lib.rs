@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 use io_uring::opcode;
 use io_uring::types::Fd;
 use poll_core::{
-    Backend, BufferLease, Deadline, Event, Interest, Mode, Op, OpKind, RawSource, Token,
+    Backend, BufferLease, Deadline, Event, Interest, Mode, Op, OpKind, Open, RawSource, Token,
 };
 
 mod buffers;
@@ -160,6 +160,13 @@ impl Uring {
     /// ```
     pub fn set_zero_copy(&mut self, min_bytes: Option<u32>) {
         self.ops.zero_copy.min_bytes = min_bytes;
+    }
+}
+
+impl Open for Uring {
+    /// As [`Uring::new`].
+    fn open() -> io::Result<Uring> {
+        Uring::new()
     }
 }
 

@@ -11,7 +11,9 @@ use std::io;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use poll_core::{Backend, BufferLease, Event, Interest, Mode, Op, OpKind, RawSource, Token, Wake};
+use poll_core::{
+    Backend, BufferLease, Event, Interest, Mode, Op, OpKind, Open, RawSource, Token, Wake,
+};
 
 /// The environment variable with the names of backends, separated by commas.
 const VARIABLE: &str = "UV_BACKEND";
@@ -30,8 +32,8 @@ macro_rules! auto {
         /// ```
         /// use uv_core::{Loop, backends::Auto};
         ///
-        /// let lp = Loop::new(Auto::new()?);
-        /// println!("running on {}", lp.backend().name());
+        /// let lp = Loop::<Auto>::open()?;
+        /// println!("running on {}", lp.backend_name());
         /// # std::io::Result::Ok(())
         /// ```
         // A program has few of them, and a box would cost an indirection in each wait.
@@ -286,6 +288,13 @@ impl Auto {
             }
         }
         Err(none_works(&failed))
+    }
+}
+
+impl Open for Auto {
+    /// As [`Auto::new`].
+    fn open() -> io::Result<Auto> {
+        Auto::new()
     }
 }
 

@@ -6,6 +6,8 @@ use std::fmt;
 use std::io;
 
 use cfg_if::cfg_if;
+#[cfg(any(has_epoll, has_kqueue, has_iocp, has_uring, has_poll, has_select))]
+use poll_core::Open;
 use poll_core::{Backend, Wake, delegate_backend};
 
 use crate::Loop;
@@ -47,7 +49,7 @@ cfg_if! {
 /// use uv_core::{Loop, backends::DefaultBackend};
 ///
 /// let lp: Loop = Loop::new(DefaultBackend::new()?);
-/// println!("running on {}", lp.backend().name());
+/// println!("running on {}", lp.backend_name());
 /// # std::io::Result::Ok(())
 /// ```
 #[repr(transparent)]
@@ -80,6 +82,13 @@ cfg_if! {
             /// Those of creating the backend inside, such as too many open descriptors.
             pub fn new() -> io::Result<DefaultBackend> {
                 Inner::new().map(DefaultBackend)
+            }
+        }
+
+        impl Open for DefaultBackend {
+            /// As [`DefaultBackend::new`].
+            fn open() -> io::Result<DefaultBackend> {
+                DefaultBackend::new()
             }
         }
 

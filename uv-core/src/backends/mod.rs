@@ -27,11 +27,12 @@
 //!
 //! type Loop = uv_core::Loop<Poll>;
 //!
-//! let lp: Loop = Loop::new(Poll::new()?);
+//! let lp = Loop::open()?;
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! Without any feature there is no default: [`Loop::new`](crate::Loop::new) takes a backend of
+//! [`Loop::open`](crate::Loop::open) is the same call for all of them. Without any feature there is
+//! no default: [`Loop::new`](crate::Loop::new) takes a backend of
 //! your own, and a call of [`DefaultBackend::new`] is a compile error that names the remedy.
 //! [`Auto`] chooses when the program runs.
 

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use poll_core::{Backend, Event, RawSource};
+use poll_core::{Backend, Event, Open, RawSource};
 
 use crate::backends::DefaultBackend;
 use crate::handles::{
@@ -219,6 +219,40 @@ impl<B: Backend> Loop<B> {
         }
     }
 
+    /// A loop over a backend that is made without arguments: any of [`backends`](crate::backends),
+    /// or one of your own that implements [`Open`].
+    ///
+    /// It is the same call for all of them, so a program that has an alias for its loop names its
+    /// backend in one line:
+    ///
+    /// ```
+    /// use uv_core::backends::Auto as Backend; // The one line that another backend changes.
+    /// use uv_core::{RunMode, Timer};
+    ///
+    /// type Loop = uv_core::Loop<Backend>;
+    ///
+    /// fn begin(lp: &mut Loop) {
+    ///     Timer::after(lp, std::time::Duration::from_millis(1), |lp, _| lp.stop());
+    /// }
+    ///
+    /// let mut lp = Loop::open()?;
+    /// begin(&mut lp);
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of making the backend.
+    #[doc(alias = "uv_loop_init")]
+    #[doc(alias = "uv_loop_new")]
+    pub fn open() -> io::Result<Loop<B>>
+    where
+        B: Open,
+    {
+        B::open().map(Loop::new)
+    }
+
     /// Runs the loop. Returns whether it is still [alive](Loop::is_alive).
     ///
     /// In [`RunMode::Default`] that is so only after [`stop`](Loop::stop).
@@ -378,6 +412,20 @@ impl<B: Backend> Loop<B> {
     /// ```
     pub fn backend(&self) -> &B {
         &self.backend
+    }
+
+    /// The name of the backend: that in use, if it was [chosen](crate::backends::Auto).
+    ///
+    /// ```
+    /// use uv_core::{Loop, backends::Auto};
+    ///
+    /// let lp = Loop::<Auto>::open()?;
+    /// println!("running on {}", lp.backend_name());
+    /// assert!(Auto::NAMES.contains(&lp.backend_name()));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn backend_name(&self) -> &'static str {
+        self.backend.name()
     }
 
     /// Calls `callback` in the next pending phase; the loop stays alive for it.
