@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 use crate::dns::{self, Hints, SocketType};
 
 /// The addresses to connect to or to listen on: the argument of
-/// [`Tcp::connect_to`](crate::Tcp::connect_to), [`Tcp::listen_on`](crate::Tcp::listen_on) and
-/// [`Udp::bind_to`](crate::Udp::bind_to).
+/// [`Tcp::connect_to`](crate::Tcp::connect_to), [`Tcp::listen_on`](crate::Tcp::listen_on),
+/// [`Udp::bind_to`](crate::Udp::bind_to) and [`Udp::connect_to`](crate::Udp::connect_to).
 ///
 /// It is made from a `SocketAddr`, a list of them, a pair of host and port, or a text
 /// `"host:port"`, whose host is a number or a name and whose port is a number or the name of a

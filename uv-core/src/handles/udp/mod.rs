@@ -347,6 +347,43 @@ impl Udp {
         Err(last)
     }
 
+    /// A new socket that is connected to the first of some addresses that can be connected to. A
+    /// name is looked up first, and the call blocks meanwhile; numbers never block.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Udp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let server = Udp::bind_to(&mut lp, "127.0.0.1:0")?;
+    /// server.recv_start(&mut lp, |lp, server, datagram| {
+    ///     println!("{:?}", datagram.map(|datagram| datagram.data));
+    ///     server.close_if_open(lp);
+    /// })?;
+    /// let client = Udp::connect_to(&mut lp, server.local_addr(&lp)?)?;
+    /// client.send(&mut lp, "hello", None, |lp, client, _, _| client.close_if_open(lp))?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Udp::connect), for the last address; those of the lookup. The socket is closed
+    /// then.
+    #[doc(alias = "uv_udp_connect")]
+    #[cfg_attr(feature = "origins", track_caller)]
+    pub fn connect_to<B: Backend>(lp: &mut Loop<B>, to: impl Into<Addresses>) -> io::Result<Udp> {
+        let mut last = addresses::none();
+        for address in to.into().resolve(SocketType::Datagram)? {
+            let udp = Udp::new(lp);
+            match udp.connect(lp, address) {
+                Ok(()) => return Ok(udp),
+                Err(error) => last = error,
+            }
+            udp.close_if_open(lp);
+        }
+        Err(last)
+    }
+
     /// Binds to an address; for port 0 the system chooses a port.
     ///
     /// Without [`UdpBindFlags::IPV6_ONLY`] an IPv6 socket also receives IPv4 datagrams, where the
