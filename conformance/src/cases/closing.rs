@@ -5,14 +5,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use uv_core::{
-    Async, Check, Handle, Idle, Listener, Poll, PollEvents, Prepare, RunMode, Stream, Tcp, Timer,
-    Udp,
+    AnyHandle, Async, Check, Handle, Idle, Listener, Pipe, Poll, PollEvents, Prepare, Process,
+    RunMode, Stream, Tcp, Timer, Udp,
 };
 
+use crate::support::children::spawn;
 use crate::support::datagrams;
+use crate::support::kinds::one_of_each;
 use crate::support::loops::{AN_HOUR, ZERO, keep_alive, new_loop, run, run_to_the_end, timer_in};
+use crate::support::program::child;
 use crate::support::sources::{arrived, send, tcp_pair, udp_pair};
-use crate::support::streams::{OVER_STREAM_BUFFERS, bound, connected, fill_up, outcome};
+use crate::support::streams::{OVER_STREAM_BUFFERS, both_ends, bound, connected, fill_up, outcome};
 use crate::support::trace::{Count, Log, Trace};
 use crate::{Lab, Loop, Verdict};
 
@@ -306,5 +309,113 @@ pub fn completes_requests_first(lab: &Lab) -> Verdict {
         ends.iter().map(|(name, _)| *name).filter(|name| idle_ones.contains(name)).collect();
     assert_eq!(order, ["idle", "unused socket", "unused stream", "timer"], "in reverse order");
     assert!(lp.close().is_ok(), "nothing is left");
+    Ok(())
+}
+
+/// A handle of any kind calls back when it is closed, whatever closes it: once, in the closing
+/// phase, with a key that is valid and afterwards stale.
+pub fn is_noticed_for_every_kind(lab: &Lab) -> Verdict {
+    let (mut lp, log) = (new_loop(lab)?, Log::default());
+    let begin = |lp: &mut Loop| {
+        let mut handles = one_of_each(lp);
+        handles.push(Async::new(lp, |_, _| {}).0.into());
+        let (stream, far) = connected(lp);
+        handles.push(stream.into());
+        (handles, far)
+    };
+    for way in 0..4 {
+        let (handles, _far) = begin(&mut lp);
+        let on_error = log.clone();
+        lp.on_error(move |_, handle, _| on_error.push((handle, "failed")));
+        for &handle in &handles {
+            let replaced = handle.on_close(&mut lp, |_, _| panic!("it was replaced"));
+            replaced.expect("an open handle");
+            let noted = log.clone();
+            let on_close = move |lp: &mut Loop, closed: AnyHandle| {
+                assert!(closed == handle && closed.is_closing(lp) && lp.walk().contains(&closed));
+                let again = closed.on_close(lp, |_, _| panic!("it is closing"));
+                assert_eq!(again.expect_err("it is closing").kind(), ErrorKind::InvalidInput);
+                noted.push((closed, "noticed"));
+            };
+            handle.on_close(&mut lp, on_close).expect("an open handle");
+            let closed = log.clone();
+            match way {
+                0 => handle.close(&mut lp).expect("an open handle"),
+                1 => handle.fail(&mut lp, ErrorKind::TimedOut.into()),
+                2 => handle.attempt(&mut lp, |_| Err(ErrorKind::TimedOut.into())),
+                _ => handle
+                    .close_with(&mut lp, move |_, handle| closed.push((handle, "closed")))
+                    .expect("an open handle"),
+            }
+            let late = handle.on_close(&mut lp, |_, _| panic!("it is closing"));
+            assert_eq!(late.expect_err("it is closing").kind(), ErrorKind::InvalidInput);
+        }
+        assert_eq!(log.len(), 0, "nothing runs inline");
+        run_to_the_end(&mut lp);
+        let all = log.take();
+        for handle in handles {
+            let of: Vec<_> =
+                all.iter().filter(|(of, _)| *of == handle).map(|(_, what)| *what).collect();
+            let expected: &[&str] = match way {
+                0 => &["noticed"],
+                1 | 2 => &["failed", "noticed"],
+                _ => &["noticed", "closed"],
+            };
+            assert_eq!(of, expected, "{handle}, closed in way {way}");
+            let stale = handle.on_close(&mut lp, |_, _| panic!("it is closed"));
+            assert_eq!(stale.expect_err("its key is stale").kind(), ErrorKind::NotFound);
+        }
+    }
+    let (ends, noted) = (Log::default(), log.clone());
+    let process = spawn(&mut lp, &child(&["exit", "0"]), &ends);
+    let on_close = move |_: &mut Loop, process: Process| noted.push((process.into(), "noticed"));
+    process.on_close(&mut lp, on_close).expect("an open handle");
+    run_to_the_end(&mut lp);
+    assert_eq!((log.take(), ends.len()), (vec![(process.into(), "noticed")], 1), "a child exits");
+    assert!(lp.close().is_ok(), "nothing is left");
+    Ok(())
+}
+
+/// What notices the end of a stream runs after the callbacks of its cancelled requests. It runs
+/// for a stream that finishes too, and for a key of another kind that is made of the same number.
+pub fn is_noticed_after_requests(lab: &Lab) -> Verdict {
+    let (mut lp, log) = (new_loop(lab)?, Log::default());
+    let (writer, far) = connected(&mut lp);
+    fill_up(&mut lp, writer);
+    let noted = log.clone();
+    let written = move |_: &mut Loop, _, _, _| noted.push("write");
+    writer.write(&mut lp, vec![1; OVER_STREAM_BUFFERS], written).expect("a write");
+    let noted = log.clone();
+    writer.on_close(&mut lp, move |_, _| noted.push("noticed")).expect("an open stream");
+    run(&mut lp, RunMode::NoWait);
+    writer.close(&mut lp).expect("an open stream");
+    drop(far);
+    run_to_the_end(&mut lp);
+    assert_eq!(log.take(), ["write", "noticed"]);
+
+    let (near, far) = both_ends(&mut lp);
+    let noted = log.clone();
+    let pipe = Pipe::from_bits(near.to_bits());
+    let on_close = move |_: &mut Loop, closed| {
+        assert_eq!(closed, pipe);
+        noted.push("noticed");
+    };
+    pipe.on_close(&mut lp, on_close).expect("an open stream");
+    near.finish(&mut lp);
+    far.finish(&mut lp);
+    run_to_the_end(&mut lp);
+    assert_eq!(log.take(), ["noticed"], "both ends have finished");
+
+    let held = Rc::new(());
+    for closes in [false, true] {
+        let mut lp = new_loop(lab)?;
+        let (timer, kept) = (Timer::new(&mut lp), Rc::clone(&held));
+        timer.on_close(&mut lp, move |_, _| drop(kept)).expect("an open timer");
+        if closes {
+            timer.close(&mut lp).expect("an open timer");
+        }
+        drop(lp);
+        assert_eq!(Rc::strong_count(&held), 1, "it is dropped with the loop");
+    }
     Ok(())
 }

@@ -248,6 +248,36 @@ pub fn in_a_close_callback(lab: &Lab) -> Verdict {
     Ok(())
 }
 
+/// A handle is closed although what notices that panics, and its close callback runs in the next run.
+pub fn in_what_notices_a_close(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (trace, held) = (Trace::default(), Held::default());
+    let (_, _sender) = Async::new(&mut lp, |_: &mut Loop, _| {});
+    let [after, bad, before] = [(); 3].map(|()| Timer::new(&mut lp));
+    after.close_with(&mut lp, trace.noting("after")).expect("an open handle");
+    bad.on_close(&mut lp, panics(&held)).expect("an open handle");
+    bad.close(&mut lp).expect("an open handle");
+    before.close_with(&mut lp, trace.noting("before")).expect("an open handle");
+    unwinds(&mut lp, RunMode::NoWait);
+    trace.expect(&["before"], "until the panic");
+    dropped(&held);
+    assert!(bad.stop(&mut lp).is_err(), "its key is stale");
+    assert_eq!(lp.backend_timeout(), Some(ZERO), "the rest is pending");
+    run(&mut lp, RunMode::Once);
+    trace.expect(&["after"], "after the panic");
+
+    let bad = Timer::new(&mut lp);
+    bad.on_close(&mut lp, panics(&held)).expect("an open handle");
+    bad.close_with(&mut lp, trace.noting("closed")).expect("an open handle");
+    unwinds(&mut lp, RunMode::NoWait);
+    trace.expect(&[], "until the panic");
+    dropped(&held);
+    run(&mut lp, RunMode::Once);
+    trace.expect(&["closed"], "after the panic");
+    assert!(bad.stop(&mut lp).is_err(), "its key is stale");
+    Ok(())
+}
+
 /// A deferred callback that panics is dropped. Other deferred callbacks run.
 pub fn in_a_deferred_callback(lab: &Lab) -> Verdict {
     let mut lp = new_loop(lab)?;

@@ -331,6 +331,17 @@ impl<B: Backend> Loop<B> {
         self.closing_now.append(&mut self.closing);
         while let Some(handle) = self.closing_now.last().map(|closing| closing.handle) {
             lifecycle::fail_pending_requests(self, handle);
+            if let Some(on_close) = self.take_on_close(handle) {
+                match self.closing_now.last_mut() {
+                    Some(Closing { handle: next, callback: callback @ None })
+                        if *next == handle =>
+                    {
+                        *callback = Some(on_close);
+                    }
+                    // If it panics, the next closing phase runs the other callback.
+                    _ => on_close.call(self, handle),
+                }
+            }
             let closing = self.closing_now.pop_if(|closing| closing.handle == handle);
             // A callback has exchanged loops: the other loop's queue is run from its start.
             let Some(Closing { callback, .. }) = closing else { continue };

@@ -27,8 +27,8 @@ use poll_core::{Backend, Event, Open, RawSource};
 
 use crate::backends::DefaultBackend;
 use crate::handles::{
-    AnyHandle, Asyncs, Closing, ErrorHandler, FsEvents, FsPollSlot, Origins, PollSlot, Processes,
-    Signals, Timers, Udps, Watchers, timer, udp,
+    AnyHandle, Asyncs, Closing, ErrorHandler, FsEvents, FsPollSlot, OnClose, Origins, PollSlot,
+    Processes, Signals, Timers, Udps, Watchers, timer, udp,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::pool::CompletionQueue;
@@ -135,6 +135,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) origins: Origins,
     /// The handler of errors for which handles are closed.
     pub(crate) error_handler: Option<ErrorHandler<B>>,
+    /// What runs when handles are closed, for those that have such a callback.
+    pub(crate) on_close: OnClose<B>,
     /// Values of the program, by type.
     pub(crate) states: States,
     pub(crate) closing: Vec<Closing<B>>,
@@ -199,6 +201,7 @@ impl<B: Backend> Loop<B> {
             iteration: 0,
             origins: Origins::default(),
             error_handler: None,
+            on_close: OnClose::new(),
             states: States::default(),
             closing: Vec::new(),
             closing_now: Vec::new(),

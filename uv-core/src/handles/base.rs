@@ -9,7 +9,7 @@ use poll_core::{Backend, RawSource, Token};
 
 use crate::handles::{
     Async, Check, FsEvent, FsPoll, Idle, Pipe, Poll, Prepare, Process, Signal, Tcp, Timer, Tty,
-    Udp, error_path, lifecycle, raw,
+    Udp, error_path, lifecycle, on_close, raw,
 };
 use crate::storage::InlineFnOnce;
 use crate::{Loop, error};
@@ -468,6 +468,57 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
         let callback =
             InlineFnOnce::new(move |lp: &mut Loop<B>, any| callback(lp, Self::from_any(any)));
         close(self.into(), lp, Some(callback))
+    }
+
+    /// Calls `callback` when the handle is closed, whoever closes it: the program, an error, a
+    /// [`finish`](crate::Stream::finish) that ends. So there is one place to forget a connection.
+    ///
+    /// It runs once, in the closing phase, after the callbacks of requests that the close has
+    /// cancelled and before that of [`close_with`](Handle::close_with). The key is valid in it, and
+    /// stale afterwards. A later call replaces the callback. A loop that is dropped drops it.
+    ///
+    /// ```
+    /// use std::collections::HashSet;
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// #[derive(Default)]
+    /// struct Open(HashSet<Tcp>);
+    ///
+    /// fn serve(lp: &mut Loop, peer: Tcp) -> std::io::Result<()> {
+    ///     lp.state::<Open>().0.insert(peer);
+    ///     peer.on_close(lp, |lp, peer| {
+    ///         lp.state::<Open>().0.remove(&peer); // However it has ended.
+    ///     })?;
+    ///     peer.on_read(lp, |lp, peer, bytes| match bytes {
+    ///         [] => Ok(peer.finish(lp)),
+    ///         _ => Err(std::io::Error::other("it should be silent")),
+    ///     })
+    /// }
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let ((one, far_one), (two, far_two)) = (Tcp::pair(&mut lp)?, Tcp::pair(&mut lp)?);
+    /// serve(&mut lp, one)?;
+    /// serve(&mut lp, two)?;
+    /// far_one.finish(&mut lp);
+    /// far_two.send(&mut lp, "hello");
+    /// # far_two.on_read(&mut lp, |lp, far, _| far.close(lp))?;
+    /// lp.run(RunMode::Default)?;
+    /// assert!(lp.state::<Open>().0.is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a stale key, `InvalidInput` if it is closing; the callback is dropped then.
+    #[doc(alias = "uv_close")]
+    fn on_close<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        callback: impl FnOnce(&mut Loop<B>, Self) + 'static,
+    ) -> io::Result<()> {
+        // With this key, not that of the close: a key of a number may have another kind.
+        let callback = InlineFnOnce::new(move |lp: &mut Loop<B>, _| callback(lp, self));
+        on_close::set(self.into(), lp, callback)
     }
 
     /// Closes the handle unless it is closing or closed.

@@ -9,6 +9,7 @@ pub(crate) mod error_path;
 pub(crate) mod fs_event;
 pub(crate) mod fs_poll;
 pub(crate) mod lifecycle;
+mod on_close;
 mod origins;
 mod pipe;
 pub(crate) mod poll;
@@ -50,6 +51,7 @@ pub(crate) use error_path::ErrorHandler;
 pub(crate) use fs_event::Inbox;
 pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};
 pub(crate) use fs_poll::FsPollSlot;
+pub(crate) use on_close::OnClose;
 pub(crate) use origins::Origins;
 #[cfg(windows)]
 pub(crate) use pipe::GivenUp;

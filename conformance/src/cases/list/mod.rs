@@ -205,7 +205,9 @@ macro_rules! __list_of_cases {
                 works_in_own_callback
                 callback_is_optional
                 starting_a_closing_handle_is_an_error
-                completes_requests_first;
+                completes_requests_first
+                is_noticed_for_every_kind
+                is_noticed_after_requests;
             17 timers:
                 are_never_early
                 have_bounded_lateness
@@ -347,6 +349,7 @@ macro_rules! __list_of_cases {
                 in_a_poll
                 in_a_work_callback
                 in_a_close_callback
+                in_what_notices_a_close
                 in_a_deferred_callback
                 keep_the_rest_of_a_batch
                 leave_a_droppable_loop
