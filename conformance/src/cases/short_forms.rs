@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[cfg(unix)]
 use uv_core::Listener;
-use uv_core::{AnyStream, Channel, Handle, Pipe, RunMode, Stream, Tcp, Timer};
+use uv_core::{AnyHandle, AnyStream, Channel, Handle, Pipe, RunMode, Stream, Tcp, Timer};
 
 use crate::support::loops::{
     AN_HOUR, ZERO, new_loop, panic_on_purpose, run, run_to_the_end, unwinds,
@@ -70,6 +70,29 @@ pub fn the_state_and_the_loop_are_lent_together(lab: &Lab) -> Verdict {
     assert_eq!(lp.state::<Vec<Timer>>().len(), 3, "the state is back");
     run_to_the_end(&mut lp);
     finish(lp);
+    Ok(())
+}
+
+/// The handler of errors gets the peer of a connection that has failed, whose socket is closed.
+pub fn the_error_handler_gets_the_peer(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (near, far) = connected(&mut lp);
+    let peer = far.local_addr().expect("a connected socket");
+    let seen = Log::default();
+    let log = seen.clone();
+    lp.on_error(move |lp, handle, _| {
+        let addresses = match handle {
+            AnyHandle::Tcp(tcp) => tcp.peer_addr(lp).ok(),
+            _ => near.peer_addr(lp).ok(),
+        };
+        log.push(addresses);
+    });
+    near.fail(&mut lp, ErrorKind::TimedOut.into());
+    assert!(near.peer_addr(&lp).is_err(), "it is closing");
+    Timer::new(&mut lp).fail(&mut lp, ErrorKind::TimedOut.into());
+    Tcp::new(&mut lp).fail(&mut lp, ErrorKind::TimedOut.into());
+    run_to_the_end(&mut lp);
+    assert_eq!(seen.take(), [Some(peer), None, None], "the address of that connection only");
     Ok(())
 }
 

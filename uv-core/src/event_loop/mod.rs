@@ -27,8 +27,8 @@ use poll_core::{Backend, Event, Open, RawSource};
 
 use crate::backends::DefaultBackend;
 use crate::handles::{
-    AnyHandle, Asyncs, Closing, ErrorHandler, FsEvents, FsPollSlot, OnClose, Origins, PollSlot,
-    Processes, Signals, Timers, Udps, Watchers, timer, udp,
+    AnyHandle, Asyncs, Closing, ErrorHandler, FailedPeer, FsEvents, FsPollSlot, OnClose, Origins,
+    PollSlot, Processes, Signals, Timers, Udps, Watchers, timer, udp,
 };
 use crate::metrics::{Meters, Metrics};
 use crate::pool::CompletionQueue;
@@ -135,6 +135,8 @@ pub struct Loop<B: Backend = DefaultBackend> {
     pub(crate) origins: Origins,
     /// The handler of errors for which handles are closed.
     pub(crate) error_handler: Option<ErrorHandler<B>>,
+    /// The connection whose error the handler has now.
+    pub(crate) failed_peer: Option<FailedPeer>,
     /// What runs when handles are closed, for those that have such a callback.
     pub(crate) on_close: OnClose<B>,
     /// Values of the program, by type.
@@ -201,6 +203,7 @@ impl<B: Backend> Loop<B> {
             iteration: 0,
             origins: Origins::default(),
             error_handler: None,
+            failed_peer: None,
             on_close: OnClose::new(),
             states: States::default(),
             closing: Vec::new(),

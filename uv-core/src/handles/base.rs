@@ -556,8 +556,9 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
     /// # std::io::Result::Ok(())
     /// ```
     fn fail<B: Backend>(self, lp: &mut Loop<B>, error: io::Error) {
+        let peer = error_path::peer_of(lp, self.into());
         self.close_if_open(lp);
-        error_path::report_later(lp, self.into(), error);
+        error_path::report_later(lp, self.into(), error, peer);
     }
 
     /// Calls `f`, in which `?` can be used; its error closes the handle, as

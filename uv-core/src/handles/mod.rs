@@ -46,7 +46,7 @@ pub use watcher::{Check, Idle, Prepare};
 
 pub(crate) use async_handle::Asyncs;
 pub(crate) use base::{Base, Closing, Sealed, key_from_bits, key_to_bits};
-pub(crate) use error_path::ErrorHandler;
+pub(crate) use error_path::{ErrorHandler, FailedPeer};
 #[cfg(any(target_os = "macos", windows))]
 pub(crate) use fs_event::Inbox;
 pub(crate) use fs_event::{FsEvents, Notices, Watcher, What};

@@ -405,9 +405,14 @@ impl Tcp {
     ///
     /// # Errors
     ///
-    /// As [`local_addr`](Tcp::local_addr), and `NotConnected` without a peer.
+    /// As [`local_addr`](Tcp::local_addr), and `NotConnected` without a peer. The handler of
+    /// [`Loop::on_error`] still gets the peer of a connection that has failed.
     #[doc(alias = "uv_tcp_getpeername")]
     pub fn peer_addr<B: Backend>(self, lp: &Loop<B>) -> io::Result<SocketAddr> {
+        match lp.failed_peer {
+            Some((failed, address)) if failed == self => return Ok(address),
+            _ => {}
+        }
         let slot = lp.streams.slots.get(self.0).ok_or_else(error::stale)?;
         deferred_bind_error(slot)?;
         internet(slot.socket.as_ref().ok_or_else(error::no_socket)?.peer_addr()?)

@@ -492,6 +492,7 @@ macro_rules! __list_of_io_cases {
             37 short_forms:
                 state_is_one_value_of_each_type
                 the_state_and_the_loop_are_lent_together
+                the_error_handler_gets_the_peer
                 an_error_closes_the_handle_and_is_reported
                 stream_errors_close_the_stream
                 a_close_cancels_sends_silently
