@@ -9,7 +9,7 @@
 //! fn main() -> std::io::Result<()> {
 //!     let mut lp = Loop::with_default_backend()?;
 //!     lp.block_on(async |rt| {
-//!         let listener = TcpListener::bind(&rt, "127.0.0.1:7000".parse().unwrap())?;
+//!         let listener = TcpListener::bind_to(&rt, "127.0.0.1:7000")?;
 //!         loop {
 //!             let client = listener.accept().await?;
 //!             rt.spawn_local(async move {

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use uv_core::dns::Hints;
+use uv_core::dns::{Hints, SocketType};
 use uv_core::poll_core::Backend;
-use uv_core::{DefaultBackend, Listener as _, Tcp, TcpBindFlags};
+use uv_core::{Addresses, DefaultBackend, Listener as _, Tcp, TcpBindFlags};
 
 use super::listener::IoListener;
 use super::stream::IoStream;
@@ -46,6 +46,40 @@ impl<B: Backend> IoListener<Tcp, B> {
             key.listen_without_callback(lp, BACKLOG)
         })?;
         Ok(listener)
+    }
+
+    /// Listens at the first of some addresses that can be bound. A name is looked up first, and the
+    /// call blocks meanwhile; numbers never block.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpListener};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let listener = TcpListener::bind_to(&rt, "127.0.0.1:0")?; // Or ("localhost", 7000).
+    ///     println!("listening at {}", listener.local_addr()?);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](IoListener::bind), for the last address; those of the lookup.
+    ///
+    /// # Panics
+    ///
+    /// Outside of tasks, as [`Rt::with`].
+    pub fn bind_to(rt: &Rt<B>, on: impl Into<Addresses>) -> io::Result<TcpListener<B>> {
+        let mut last = io::ErrorKind::InvalidInput.into();
+        for address in on.into().resolve(SocketType::Stream)? {
+            match Self::bind(rt, address) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     /// The address that it listens at.

@@ -8,8 +8,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
+use uv_core::dns::SocketType;
 use uv_core::poll_core::Backend;
-use uv_core::{DefaultBackend, Handle, IoBuf, IoBufMut, Received, RecvRequest, Udp, UdpBindFlags};
+use uv_core::{
+    Addresses, DefaultBackend, Handle, IoBuf, IoBufMut, Received, RecvRequest, Udp, UdpBindFlags,
+};
 
 use super::buf::{BufResult, Carried, Done};
 use crate::Rt;
@@ -59,6 +62,40 @@ impl<B: Backend> UdpSocket<B> {
         let key = socket.key();
         rt.with(|lp| key.bind(lp, address, UdpBindFlags::empty()))?;
         Ok(socket)
+    }
+
+    /// Binds a socket to the first of some addresses that can be bound. A name is looked up first,
+    /// and the call blocks meanwhile; numbers never block.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, UdpSocket};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let socket = UdpSocket::bind_to(&rt, "127.0.0.1:0")?;
+    ///     println!("receives at {}", socket.local_addr()?);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](UdpSocket::bind), for the last address; those of the lookup.
+    ///
+    /// # Panics
+    ///
+    /// Outside of tasks, as [`Rt::with`].
+    pub fn bind_to(rt: &Rt<B>, on: impl Into<Addresses>) -> io::Result<UdpSocket<B>> {
+        let mut last = io::ErrorKind::InvalidInput.into();
+        for address in on.into().resolve(SocketType::Datagram)? {
+            match Self::bind(rt, address) {
+                Ok(socket) => return Ok(socket),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     /// The socket of a handle, which it owns from here on.

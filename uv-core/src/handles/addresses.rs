@@ -43,8 +43,21 @@ impl Addresses {
         flags: dns::AddrFlags::empty(),
     };
 
-    /// Looks the addresses up and blocks until they are known.
-    pub(crate) fn resolve(self, socket_type: SocketType) -> io::Result<Vec<SocketAddr>> {
+    /// The addresses, for code that binds or connects sockets of its own. A name is looked up, and
+    /// the call blocks meanwhile; numbers never block.
+    ///
+    /// ```
+    /// use uv_core::{Addresses, dns::SocketType};
+    ///
+    /// let addresses = Addresses::from("[::1]:80").resolve(SocketType::Stream)?;
+    /// assert_eq!(addresses, ["[::1]:80".parse().unwrap()]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the lookup, and `InvalidInput` for a text that names no address.
+    pub fn resolve(self, socket_type: SocketType) -> io::Result<Vec<SocketAddr>> {
         match self.0 {
             Named::Known(addresses) => Ok(addresses),
             Named::Name(host, service) => {

@@ -359,7 +359,8 @@ impl Udp {
     ///     println!("{:?}", datagram.map(|datagram| datagram.data));
     ///     server.close_if_open(lp);
     /// })?;
-    /// let client = Udp::connect_to(&mut lp, server.local_addr(&lp)?)?;
+    /// let to = server.local_addr(&lp)?;
+    /// let client = Udp::connect_to(&mut lp, to)?;
     /// client.send(&mut lp, "hello", None, |lp, client, _, _| client.close_if_open(lp))?;
     /// lp.run(RunMode::Default)?;
     /// # std::io::Result::Ok(())
