@@ -37,6 +37,8 @@ struct Client {
     name: String,
     line: Vec<u8>,
     timer: Timer,
+    /// The error that has closed it.
+    error: Option<io::Error>,
 }
 
 pub(crate) fn main() -> io::Result<()> {
@@ -55,12 +57,14 @@ pub(crate) fn serve(
 ) -> io::Result<()> {
     let mut lp = Loop::new(common::backend(backend)?);
     lp.state::<Chat>().idle = idle;
-    // The one place that every error reaches: the handle is closed already.
-    lp.on_error(|lp, handle, error| match handle {
-        AnyHandle::Tcp(peer) if lp.state::<Chat>().clients.contains_key(&peer) => {
-            leave(lp, peer, &error.to_string());
+    // The one place that every error reaches, before the handle is closed.
+    lp.on_error(|lp, handle, error| {
+        eprintln!("{handle}: {error}");
+        if let AnyHandle::Tcp(peer) = handle
+            && let Some(client) = lp.state::<Chat>().clients.get_mut(&peer)
+        {
+            client.error = Some(error);
         }
-        other => eprintln!("{other}: {error}"),
     });
     let server = Tcp::listen_on(&mut lp, (Ipv4Addr::LOCALHOST, port), join)?;
     let (_, sender) = Channel::new(&mut lp, |lp, _, ()| end(lp));
@@ -74,15 +78,15 @@ pub(crate) fn serve(
 fn join(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
     let (name, timer) = (peer.peer_addr(lp)?.to_string(), Timer::new(lp));
     say(lp, peer, &format!("* {name} has joined\n"));
-    lp.state::<Chat>().clients.insert(peer, Client { name, line: Vec::new(), timer });
+    lp.state::<Chat>().clients.insert(peer, Client { name, line: Vec::new(), timer, error: None });
+    peer.on_close(lp, left)?;
     postpone(lp, peer)?;
     peer.on_read(lp, hear)
 }
 
 fn hear(lp: &mut Loop<Auto>, peer: Tcp, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
-        leave(lp, peer, "the end of the connection");
-        return Ok(());
+        return peer.close(lp);
     }
     postpone(lp, peer)?;
     let Some(client) = lp.state::<Chat>().clients.get_mut(&peer) else { return Ok(()) };
@@ -128,10 +132,12 @@ fn postpone(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
     })
 }
 
-fn leave(lp: &mut Loop<Auto>, peer: Tcp, why: &str) {
-    peer.close_if_open(lp);
+/// The one place where a client ends, for whatever reason.
+fn left(lp: &mut Loop<Auto>, peer: Tcp) {
     if let Some(client) = lp.state::<Chat>().clients.remove(&peer) {
         client.timer.close_if_open(lp);
+        let why =
+            client.error.map_or("the end of the connection".into(), |error| error.to_string());
         say(lp, peer, &format!("* {} has left: {why}\n", client.name));
     }
 }

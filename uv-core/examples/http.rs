@@ -70,15 +70,19 @@ pub(crate) fn serve(
 ) -> io::Result<()> {
     let mut lp = Loop::new(common::backend(backend)?);
     lp.state::<Server>().root = root.canonicalize()?;
-    // Clients that go away are no news: their state is removed.
     lp.on_error(|lp, handle, error| match handle {
-        AnyHandle::Tcp(peer) if Some(peer) != lp.state::<Server>().listener => forget(lp, peer),
+        AnyHandle::Tcp(peer) if Some(peer) != lp.state::<Server>().listener => {} // No news.
         other => eprintln!("{other}: {error}"),
     });
     let listener = Tcp::listen_on(&mut lp, (Ipv4Addr::LOCALHOST, port), |lp, peer| {
         let timer = Timer::new(lp);
         let connection = Connection { input: Vec::new(), busy: false, timer };
         lp.state::<Server>().connections.insert(peer, connection);
+        // However it ends: by the peer, an error, a time-out or the end of the server.
+        peer.on_close(lp, move |lp, peer| {
+            lp.state::<Server>().connections.remove(&peer);
+            timer.close_if_open(lp);
+        })?;
         wait_for_request(lp, peer)?;
         peer.on_read(lp, received)
     })?;
@@ -104,19 +108,12 @@ fn end(lp: &mut Loop<Auto>) {
     if let Some(listener) = server.listener {
         listener.close_if_open(lp);
     }
-    idle.into_iter().for_each(|peer| forget(lp, peer));
-}
-
-fn forget(lp: &mut Loop<Auto>, peer: Tcp) {
-    peer.close_if_open(lp);
-    if let Some(connection) = lp.state::<Server>().connections.remove(&peer) {
-        connection.timer.close_if_open(lp);
-    }
+    idle.into_iter().for_each(|peer| peer.close_if_open(lp));
 }
 
 fn wait_for_request(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
     let Some(connection) = lp.state::<Server>().connections.get(&peer) else { return Ok(()) };
-    connection.timer.start(lp, IDLE, Duration::ZERO, move |lp, _| forget(lp, peer))
+    connection.timer.start(lp, IDLE, Duration::ZERO, move |lp, _| peer.close_if_open(lp))
 }
 
 fn received(lp: &mut Loop<Auto>, peer: Tcp, bytes: &[u8]) -> io::Result<()> {
@@ -124,7 +121,7 @@ fn received(lp: &mut Loop<Auto>, peer: Tcp, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
         // A busy connection is closed after its response: the peer may still read it.
         if !connection.busy {
-            forget(lp, peer);
+            peer.close_if_open(lp);
         }
         return Ok(());
     }
@@ -231,14 +228,9 @@ fn responded(lp: &mut Loop<Auto>, peer: Tcp, keep: bool) -> io::Result<()> {
 
 /// Closes a connection after its last byte, or after some time if the peer does not close it, too.
 fn last_response(lp: &mut Loop<Auto>, peer: Tcp) -> io::Result<()> {
-    let connection = lp.state::<Server>().connections.remove(&peer);
-    let Some(Connection { timer, .. }) = connection else { return Ok(()) };
     peer.finish(lp);
-    timer.start(lp, LINGER, Duration::ZERO, move |lp, timer| {
-        peer.close_if_open(lp);
-        timer.close_if_open(lp);
-    })?;
-    timer.unreference(lp) // The loop ends without it if the peer is closed before.
+    let Some(connection) = lp.state::<Server>().connections.get(&peer) else { return Ok(()) };
+    connection.timer.start(lp, LINGER, Duration::ZERO, move |lp, _| peer.close_if_open(lp))
 }
 
 /// The first request in `input`, or none if it is incomplete, or the status of an error.
