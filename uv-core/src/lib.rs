@@ -165,6 +165,30 @@ pub use streams::{AcceptRequest, AnyStream, Listener, ReadRequest, Stream, Write
 #[cfg(windows)]
 pub use sys::Passed;
 
+/// The traits whose methods handles have, and what most programs use beside them.
+///
+/// ```
+/// use uv_core::prelude::*;
+/// use uv_core::{Tcp, Timer};
+///
+/// let mut lp = Loop::with_default_backend()?;
+/// let (one, other) = Tcp::pair(&mut lp)?;
+/// one.finish(&mut lp); // `Stream`
+/// other.finish(&mut lp);
+/// Timer::new(&mut lp).close(&mut lp)?; // `Handle`
+/// lp.run(RunMode::Default)?;
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// The traits without their names, for modules with types of the same name:
+///
+/// ```
+/// use uv_core::{Handle as _, Listener as _, Stream as _};
+/// ```
+pub mod prelude {
+    pub use crate::{Handle, Listener, Loop, RunMode, Stream};
+}
+
 /// Compile-time checks of which types may cross threads.
 const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}

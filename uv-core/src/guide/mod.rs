@@ -13,12 +13,13 @@
 //! | [`files`] | files |
 //! | [`processes`] | processes, signals, standard streams |
 //! | [`choosing_a_backend`] | with measurements |
-//! | [`writing_a_backend`] | in an hour |
+//! | [`writing_a_backend`] | in an afternoon: the trait, wakers, `fork` |
 //! | [`testing`] | programs that have a loop |
 //! | [`several_loops`] | a loop per core, connections that move, embedding |
 //! | [`coming_from_libuv`], [`coming_from_mio`], [`coming_from_tokio`] | translations |
 //! | [`platforms`] | what differs |
 //! | [`cookbook`] | twenty answers |
+//! | [`complete_server`] | lines, idle time-outs, a limit and a graceful end in one program |
 //!
 //! Complete programs are in the folder `examples`.
 
@@ -32,5 +33,5 @@ macro_rules! pages {
 pages! {
     first_server the_loop handles state errors streams udp threads files processes choosing_a_backend
     writing_a_backend testing several_loops coming_from_libuv coming_from_mio coming_from_tokio
-    platforms cookbook
+    platforms cookbook complete_server
 }
