@@ -62,7 +62,10 @@ const OF_MINIMAL: &Caught = &[
     (WakesAreLost, &["wakes::between_waits", "files::callbacks_run_once_and_never_inline"]),
     (EarlyWakesAreLost, &["wakes::before_a_wait"]),
     (WakesStick, &["wakes::before_a_wait", "wakes::coalesce"]),
-    (WakesHideEvents, &["wakes::combine_with_events"]),
+    (
+        WakesHideEvents,
+        &["wakes::combine_with_events", "signals::follow_data_that_arrived_before_them"],
+    ),
     (LateWakesPanic, &["wakes::after_the_backend_is_dropped"]),
     (DuplicatesAreAccepted, &["mistakes::duplicate_token", "mistakes::duplicate_source"]),
     (UnknownIsAccepted, &["mistakes::unknown_token"]),

@@ -12,9 +12,13 @@ use crate::{Lab, Verdict};
 
 #[cfg(unix)]
 mod delivery;
+#[cfg(unix)]
+mod order;
 mod profiling;
 #[cfg(unix)]
 pub use delivery::*;
+#[cfg(unix)]
+pub use order::*;
 pub use profiling::*;
 
 /// Invalid signal numbers, and signals that cannot be caught, are errors that change nothing: an
@@ -91,4 +95,5 @@ unix_only! {
     a_closed_handle_gets_no_pending_signal signals_before_the_start_are_not_delivered a_one_shot_may_be_restarted
     one_shots_alone_restore_the_disposition_at_the_first_signal are_delivered_last_of_a_batch
     handlers_do_not_interrupt_system_calls
+    follow_data_that_arrived_before_them follow_data_that_another_signal_sent
 }

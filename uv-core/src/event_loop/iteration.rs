@@ -193,10 +193,29 @@ impl<B: Backend> Loop<B> {
         }
         self.operations.events.clear();
         self.operations.handled = 0;
+        if self.notifier.is_set(Notification::SIGNAL) {
+            return self.wait_before_signals();
+        }
         if self.watches_wait {
             return self.wait_watched(timeout, blocks);
         }
         self.backend.wait(timeout, &mut self.operations.events)
+    }
+
+    /// Polls after signals were caught, which are delivered after the events of this poll. The poll
+    /// begins after their arrival, so it finds whatever was in the kernel before them: data that a
+    /// peer sent, then a signal.
+    #[cold]
+    #[inline(never)]
+    fn wait_before_signals(&mut self) -> io::Result<()> {
+        self.notifier.take(Notification::SIGNAL);
+        self.signals.collect_before_poll();
+        let result = self.backend.wait(Some(Duration::ZERO), &mut self.operations.events);
+        match result {
+            Ok(()) => self.notifier.mark(Notification::POLLED_SIGNALS),
+            Err(_) => self.notifier.mark(Notification::SIGNAL), // The next wait polls for them.
+        }
+        result
     }
 
     /// True if writes, datagrams or file operations are queued for submission before the wait.
@@ -305,9 +324,10 @@ impl<B: Backend> Loop<B> {
         if self.notifier.take(Notification::CHANGES) {
             dispatched += fs_event::deliver_all(self);
         }
-        // Last, so that whatever was sent before the signal is handled before it.
-        if self.notifier.take(Notification::SIGNAL) {
-            dispatched += signal::run_caught(self);
+        // Last, so that whatever was sent before the signal is handled before it. Signals that came
+        // after the wait had begun are left to the next one.
+        if self.notifier.take(Notification::POLLED_SIGNALS) {
+            dispatched += signal::run_polled(self);
         }
         dispatched
     }

@@ -365,7 +365,8 @@ impl<B: Backend> Loop<B> {
     /// For embedding: call it after each run with [`RunMode::NoWait`] and after each use of the
     /// loop from outside. It is zero while a callback is due, and while changes of handles and
     /// requests are not submitted to the kernel: until the next run submits them, the descriptor
-    /// may not become readable. It is also zero for a loop that is not [alive](Loop::is_alive):
+    /// may not become readable. It is zero as well while a signal that came during the last poll
+    /// waits for the next one, and for a loop that is not [alive](Loop::is_alive):
     /// do not ask that for its time, or the other poller spins.
     ///
     #[cfg_attr(unix, doc = "```")]
@@ -392,7 +393,9 @@ impl<B: Backend> Loop<B> {
     /// ```
     #[doc(alias = "uv_backend_timeout")]
     pub fn backend_timeout(&mut self) -> Option<Duration> {
-        if self.has_outgoing() || self.backend.has_unflushed_changes() {
+        let unpolled = self.has_outgoing() || self.backend.has_unflushed_changes();
+        // A signal that came during the last poll has consumed its wake, and waits for the next one.
+        if unpolled || self.notifier.has_any() {
             return Some(Duration::ZERO);
         }
         self.poll_timeout()

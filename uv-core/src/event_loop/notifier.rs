@@ -29,7 +29,10 @@ impl Notification {
     pub(crate) const SIGNAL: Notification = Notification(4);
     pub(crate) const CHILD: Notification = Notification(8);
     pub(crate) const CHANGES: Notification = Notification(16);
+    /// All that other threads and signal handlers send.
     pub(crate) const ALL: Notification = Notification(31);
+    /// Set by the loop itself: it has polled since it collected signals, and delivers them.
+    pub(crate) const POLLED_SIGNALS: Notification = Notification(32);
 }
 
 impl Notifier {
@@ -78,10 +81,21 @@ impl Notifier {
         self.bits.load(Ordering::Relaxed) != 0
     }
 
+    /// True if a notification is set.
+    #[inline]
+    pub(crate) fn is_set(&self, notification: Notification) -> bool {
+        self.bits.load(Ordering::Relaxed) & notification.0 != 0
+    }
+
+    /// Sets a notification without waking the loop, which sets it itself and looks at it in time.
+    pub(crate) fn mark(&self, notification: Notification) {
+        self.bits.fetch_or(notification.0, Ordering::AcqRel);
+    }
+
     /// Clears a notification; true if it was set.
     #[inline]
     pub(crate) fn take(&self, notification: Notification) -> bool {
-        self.bits.load(Ordering::Relaxed) & notification.0 != 0
+        self.is_set(notification)
             && self.bits.fetch_and(!notification.0, Ordering::AcqRel) & notification.0 != 0
     }
 

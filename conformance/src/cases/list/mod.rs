@@ -307,6 +307,8 @@ macro_rules! __list_of_cases {
                 a_one_shot_may_be_restarted
                 one_shots_alone_restore_the_disposition_at_the_first_signal
                 are_delivered_last_of_a_batch
+                follow_data_that_arrived_before_them
+                follow_data_that_another_signal_sent
                 handlers_do_not_interrupt_system_calls
                 sigprof_is_blocked_during_the_wait
                 invalid_numbers_are_refused

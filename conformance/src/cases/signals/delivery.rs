@@ -39,7 +39,7 @@ fn counter(count: &Count) -> impl FnMut(&mut Loop, Signal, i32) + 'static {
 
 /// Both signals are ignored unless they are watched, so that a failing case does not end the
 /// process.
-fn ignored() -> [Changed; 2] {
+pub(super) fn ignored() -> [Changed; 2] {
     [SIGUSR1, SIGUSR2].map(|signum| Changed::to(signum, Disposition::Ignored))
 }
 

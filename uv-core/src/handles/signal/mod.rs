@@ -26,6 +26,9 @@ pub(crate) use pending::{Kind, PendingSignals, check_number};
 /// of arrival; those of one number that arrive before the loop collects them are delivered
 /// together, at the position of the first.
 ///
+/// The loop polls between the arrival of a signal and its callbacks, and handles the events first.
+/// So the callback of a `SIGTERM` finds that data which a peer had sent before has been read.
+///
 /// On Windows, console events are signals: `SIGINT` (Ctrl-C), `SIGBREAK` (Ctrl-Break), `SIGHUP`
 /// (the window is closed) and `SIGWINCH` (it is resized). Other signals can be watched but are
 /// never raised. The numbers are in [`signum`](crate::signum).
@@ -58,6 +61,8 @@ pub(crate) struct Signals<B: Backend> {
     starts: u64,
     /// Signals that were collected and not delivered, in order.
     caught: VecDeque<Caught>,
+    /// How many of them, from the front, were collected before the last poll: these may be delivered.
+    polled: usize,
     /// The handles that receive the current signal: one-shots last, then in the order of start.
     due: Vec<(Kind, u64, Token)>,
     /// How many of `due` have been called. After a panic, delivery continues here.
@@ -91,6 +96,7 @@ impl<B: Backend> Signals<B> {
             pending: PendingSignals::new(notifier, Notification::SIGNAL),
             starts: 0,
             caught: VecDeque::new(),
+            polled: 0,
             due: Vec::new(),
             delivered: 0,
         }
@@ -103,13 +109,23 @@ impl<B: Backend> Signals<B> {
         pending.take(|signum, times| caught.push_back(Caught { signum, times, latest }));
     }
 
-    /// Makes the next signal current and finds its handles. False if there is none.
+    /// Collects the signals that are delivered after the events of the poll that follows.
+    pub(crate) fn collect_before_poll(&mut self) {
+        self.collect();
+        self.polled = self.caught.len();
+    }
+
+    /// Makes the next signal current and finds its handles. False if there is none to deliver now.
     fn next_signal(&mut self) -> bool {
+        if self.polled == 0 {
+            return false;
+        }
         let Some(next) = self.caught.front_mut() else { return false };
         let (signum, latest) = (next.signum, next.latest);
         next.times -= 1;
         if next.times == 0 {
             self.caught.pop_front();
+            self.polled -= 1;
         }
         self.due.clear();
         self.delivered = 0;
@@ -127,6 +143,7 @@ impl<B: Backend> Signals<B> {
     pub(crate) fn forget_caught(&mut self) {
         self.pending.take(|_, _| {});
         self.caught.clear();
+        self.polled = 0;
         self.due.clear();
     }
 }
@@ -271,9 +288,8 @@ impl Signal {
     }
 }
 
-/// Delivers the caught signals; returns the number of calls.
-pub(crate) fn run_caught<B: Backend>(lp: &mut Loop<B>) -> usize {
-    lp.signals.collect();
+/// Delivers the signals that were caught before the last poll; returns the number of calls.
+pub(crate) fn run_polled<B: Backend>(lp: &mut Loop<B>) -> usize {
     let mut called = 0;
     loop {
         while let Some(&(_, started, key)) = lp.signals.due.get(lp.signals.delivered) {
@@ -301,7 +317,7 @@ fn deliver<B: Backend>(lp: &mut Loop<B>, key: Token, started: u64) -> bool {
     lp.call_with(&mut callback, (signal, signum), signal, |lp, signal| {
         drop(signal.stop(lp));
         // After a panic, the remaining handles must not wait for the next signal.
-        drop(lp.notifier.notify(Notification::SIGNAL));
+        lp.notifier.mark(Notification::POLLED_SIGNALS);
     });
     after_callback(lp, key, started, callback);
     true
