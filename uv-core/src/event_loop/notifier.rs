@@ -71,6 +71,15 @@ impl Notifier {
         Ok(())
     }
 
+    /// For a wait outside of the iteration, which consumes wakes and looks at no notification: the
+    /// next wait must not block if one is set.
+    pub(crate) fn renew_wake(&self) {
+        if self.has_any() {
+            // If the wake fails, the next notification tries again.
+            drop(self.wake());
+        }
+    }
+
     fn wake(&self) -> io::Result<()> {
         (self.waker)().inspect_err(|_| self.wake_failed.store(true, Ordering::Release))
     }

@@ -116,6 +116,7 @@ fn fetch_events<B: Backend>(lp: &mut Loop<B>) {
     // After an error the next iteration tries again, or reports it.
     let _ = lp.backend.wait(Some(Duration::ZERO), &mut fetched);
     lp.keep_events(fetched);
+    lp.notifier.renew_wake();
 }
 
 fn handle_done<B: Backend>(lp: &mut Loop<B>, is_due: &impl Fn(&Loop<B>, OpOwner) -> bool) {

@@ -31,6 +31,7 @@ macro_rules! __list_of_io_cases {
                 try_read_returns_what_is_there
                 try_read_follows_received_data
                 try_read_loses_no_event
+                try_read_loses_no_wake
                 unconnected_streams_are_refused
                 writes_call_back_in_order
                 writes_return_their_buffers

@@ -115,3 +115,24 @@ pub fn try_read_loses_no_event(lab: &Lab) -> Verdict {
     finish(lp);
     Ok(())
 }
+
+/// A wake that `try_read` meets in the kernel is not lost: the loop runs the callback of its send.
+pub fn try_read_loses_no_wake(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, _peer) = connected(&mut lp);
+    // An operation that receives goes on after the stop.
+    tcp.read_start(&mut lp, |_, _, _| {}).unwrap();
+    run(&mut lp, RunMode::NoWait);
+    tcp.read_stop(&mut lp).unwrap();
+    let sent = Log::default();
+    let log = sent.clone();
+    let (handle, sender) = Async::new(&mut lp, move |_, _| log.push(()));
+    sender.send().unwrap();
+    assert_eq!(refusal(tcp.try_read(&mut lp, &mut [0])), ErrorKind::WouldBlock);
+    run(&mut lp, RunMode::Once);
+    assert_eq!(sent.len(), 1);
+    handle.close(&mut lp).unwrap();
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
