@@ -36,6 +36,7 @@ const OF_MINIMAL: &Caught = &[
     (RefusedRegisterStays, &["changes::failed_register_has_no_effect"]),
     (RefusedModifySilences, &["changes::failed_modify_has_no_effect"]),
     (StaleTokensAreReported, &["deregister::takes_effect_immediately"]),
+    (DeregisteredSourcesSpin, &["deregister::leaves_waits_asleep"]),
     (SourcesAreNotFreed, &["deregister::allows_descriptor_reuse"]),
     (DeregisterNeverFails, &["deregister::twice_is_not_found"]),
     (OneshotRepeats, &["modes::oneshot_reports_once"]),
@@ -49,10 +50,12 @@ const OF_MINIMAL: &Caught = &[
     (SpentIsPermanent, &["modes::modify_rearms_a_spent_oneshot"]),
     (EdgesAreLevels, &["modes::edge_reports_transitions_only"]),
     (NoneReportsHangups, &["silence::covers_hangup_and_error"]),
+    (SilenceSpins, &["silence::lets_waits_sleep"]),
     (SilenceIsPermanent, &["silence::ends_when_interest_is_set"]),
     (SilenceEndsWaits, &["silence::does_not_end_a_wait"]),
     (WaitsEndEarly, &["timeouts::are_never_early"]),
     (TimeoutsAreRoundedDown, &["timeouts::are_never_early"]),
+    (FractionsSpin, &["timeouts::of_fractions_of_a_millisecond_are_slept"]),
     (WaitsEndLate, &["timeouts::have_bounded_lateness"]),
     (ZeroWaits, &["timeouts::zero_does_not_block"]),
     (NoneEnds, &["timeouts::none_blocks_indefinitely"]),
@@ -62,6 +65,7 @@ const OF_MINIMAL: &Caught = &[
     (WakesAreLost, &["wakes::between_waits", "files::callbacks_run_once_and_never_inline"]),
     (EarlyWakesAreLost, &["wakes::before_a_wait"]),
     (WakesStick, &["wakes::before_a_wait", "wakes::coalesce"]),
+    (WakesAreNotDrained, &["wakes::leave_later_waits_asleep"]),
     (
         WakesHideEvents,
         &["wakes::combine_with_events", "signals::follow_data_that_arrived_before_them"],
@@ -86,6 +90,8 @@ const OF_MINIMAL: &Caught = &[
     (HighNumbersAreIgnored, &["scale::high_descriptor_numbers"]),
     (DescriptorsLeak, &["surroundings::no_descriptor_leaks"]),
     (TimeGoesBackwards, &["surroundings::time_is_monotonic"]),
+    // Parent and child share the waker's descriptor.
+    (ForksAreIgnored, &["surroundings::wakes_stay_in_their_process"]),
 ];
 
 /// Caught by counting system calls, which is possible on Linux only.

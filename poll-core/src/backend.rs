@@ -275,6 +275,13 @@ pub unsafe trait Backend: Send + 'static {
     /// the same wakers; the parent is not affected. Operations that were in flight
     /// continue in the parent only; in the child they end with `ECANCELED`.
     ///
+    /// The typical mistake is a waker whose eventfd or pipe is left as it was: a fork duplicates the
+    /// descriptor, and both processes signal and drain one counter. A wake of the child then ends a
+    /// wait of the parent, which drains it, and the child sleeps on. Create a new one here, and give
+    /// it the old descriptor number by `dup2`, for the wakers that were cloned before the fork:
+    /// [`SocketWaker::after_fork`](crate::SocketWaker::after_fork) does. An epoll instance and a ring
+    /// are shared in the same way.
+    ///
     /// # Errors
     ///
     /// As for creating a new backend. Call it again, or drop the backend.

@@ -11,6 +11,7 @@ use crate::support::observe::{
     A, B, C, SOON, await_ready, deregister, modify, ready_now, ready_of, register, silent,
     wait_for, wait_once,
 };
+use crate::support::sleep::sleeps;
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::{Lab, Verdict};
 
@@ -308,6 +309,24 @@ pub fn twice_is_not_found(lab: &Lab) -> Verdict {
     await_ready(&mut backend, A.next(), Readiness::READ);
     twice(&mut backend);
     await_ready(&mut backend, A.next(), Readiness::READ);
+    Ok(())
+}
+
+/// Waits sleep after a ready source was deregistered. If the kernel still watched it, it would end
+/// every system call of a wait, which would last for its timeout and spin.
+pub fn leaves_waits_asleep(lab: &Lab) -> Verdict {
+    for (interest, mode) in WATCHED {
+        let ((near, far), (other, _peer)) = (tcp_pair(), tcp_pair());
+        let mut backend = lab.backend()?;
+        register(&mut backend, A, &near, interest, mode);
+        register(&mut backend, B, &other, Interest::READ, Mode::Level);
+        send(&far, b"x");
+        arrived(&near);
+        await_ready(&mut backend, A, interest);
+        deregister(&mut backend, A);
+        silent(&mut backend, "the source was deregistered");
+        sleeps(&mut backend, Duration::from_millis(100), "the source was deregistered")?;
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use poll_core::{Interest, Mode, Readiness};
 use crate::support::observe::{
     A, B, await_ready, lasts, modify, ready_now, register, silent, try_register, wait_once,
 };
+use crate::support::sleep::sleeps;
 use crate::support::sources::{Source, arrived, half_close, reset, send, tcp_pair};
 use crate::support::syscalls;
 use crate::{Lab, Verdict};
@@ -164,6 +165,27 @@ pub fn does_not_end_a_wait(lab: &Lab) -> Verdict {
         assert!(calls.total() <= 3, "a wait with nothing to report should sleep: {calls:?}");
     }
     Ok(())
+}
+
+/// Waits sleep while a silenced source and a spent one-shot are ready, although the kernel would
+/// report them. A backend that only drops these events returns in time, and spins until then.
+pub fn lets_waits_sleep(lab: &Lab) -> Verdict {
+    const WHY: &str = "no source has an interest";
+    let ((silenced, far), (spent, spent_far)) = (tcp_pair(), tcp_pair());
+    let mut backend = lab.backend()?;
+    register(&mut backend, A, &silenced, Interest::READ, Mode::Level);
+    register(&mut backend, B, &spent, Interest::READ, Mode::Oneshot);
+    for (token, near, far) in [(A, &silenced, &far), (B, &spent, &spent_far)] {
+        send(far, b"x");
+        arrived(near);
+        await_ready(&mut backend, token, Readiness::READ);
+        if token == A {
+            modify(&mut backend, A, Interest::NONE, Mode::Level);
+        }
+    }
+    // The kernel may report each once more, before the backend ends that.
+    silent(&mut backend, WHY);
+    sleeps(&mut backend, Duration::from_millis(200), WHY)
 }
 
 /// Ends the connection `near` as its peer `far` would.

@@ -8,8 +8,8 @@ use crate::support::limits::{
     leaks_no_descriptor, open_descriptors, with_few_descriptors, without_descriptors,
 };
 use crate::support::observe::{
-    A, B, C, SHORT, SOON, await_ready, deregister, modify, quiet, ready_of, register, try_register,
-    wait_for, wait_once,
+    A, B, C, SHORT, SOON, await_ready, deregister, lasts, modify, quiet, ready_of, register,
+    try_register, wait_for, wait_once,
 };
 #[cfg(unix)]
 use crate::support::operations::is_cancelled;
@@ -278,6 +278,78 @@ pub fn fork_does_not_affect_parent(lab: &Lab) -> Verdict {
     needs_fork(lab)
 }
 
+/// A wake reaches the process whose waker it was, and no other, while parent and child wait. A
+/// backend whose `after_fork` leaves its eventfd or pipe to both loses wakes: the process that was not
+/// woken drains it first.
+pub fn wakes_stay_in_their_process(lab: &Lab) -> Verdict {
+    #[cfg(unix)]
+    {
+        use crate::support::child::Child;
+        use std::io::Read;
+
+        let mut backend = lab.backend()?;
+        let woken = Child::fork(|| {
+            continue_in_the_child(&mut backend)?;
+            each_wake_arrives(&mut backend);
+            Ok(())
+        });
+        std::thread::scope(|scope| {
+            let joined = scope.spawn(|| woken.join(SOON * 3));
+            while !joined.is_finished() {
+                lasts(&mut backend, SHORT, "only the child was woken");
+            }
+            joined.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+
+        let (mut over, end) = std::io::pipe().expect("a pipe to the child");
+        let mut end = Some(end);
+        let waiting = Child::fork(|| {
+            drop(end.take());
+            continue_in_the_child(&mut backend)?;
+            crate::support::sources::set_nonblocking(std::os::fd::AsFd::as_fd(&over));
+            // The parent's end is closed when it has finished, or has failed.
+            while over.read(&mut [0]).is_err() {
+                lasts(&mut backend, SHORT, "only the parent was woken");
+            }
+            Ok(())
+        });
+        each_wake_arrives(&mut backend);
+        drop(end);
+        waiting.join(SOON * 3)?;
+    }
+    needs_fork(lab)
+}
+
+/// Wakes the backend many times while it waits.
+#[cfg(unix)]
+fn each_wake_arrives(backend: &mut BoxedBackend) {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
+
+    const ROUNDS: u32 = 100;
+    let (waker, sent) = (backend.waker(), &AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let (go, rounds) = mpsc::channel();
+        scope.spawn(move || {
+            for round in rounds {
+                // Usually long enough for the other thread to be waiting.
+                std::thread::sleep(Duration::from_millis(1));
+                sent.store(round, Ordering::SeqCst);
+                waker.wake().expect("a wake");
+            }
+        });
+        let go = go; // Dropped by a panic too, which ends the thread.
+        for round in 1..=ROUNDS {
+            go.send(round).expect("the thread");
+            let started = Instant::now();
+            assert_eq!(wait_once(backend, Some(SOON)), [], "a wake is not an event");
+            assert!(started.elapsed() < SOON, "wake {round} of {ROUNDS} was lost");
+            let last = sent.load(Ordering::SeqCst);
+            assert_eq!(last, round, "wait {round} ended, but {last} wakes were sent");
+        }
+    });
+}
+
 /// Dropping a backend in any state closes all of its descriptors.
 pub fn no_descriptor_leaks(lab: &Lab) -> Verdict {
     let ((near, far), (other, _peer)) = (tcp_pair(), tcp_pair());
@@ -454,18 +526,27 @@ fn in_a_child(
     use crate::support::child::Child;
 
     let child = Child::fork(|| {
-        match backend.after_fork() {
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                return Err(Skip::because(error.to_string()));
-            }
-            other => other.unwrap_or_else(|error| panic!("after_fork: {error}")),
-        }
+        continue_in_the_child(backend)?;
         body(backend)?;
         // SAFETY: this copy belongs to the child alone, which exits without using it again.
         unsafe { std::ptr::drop_in_place(backend) };
         Ok(())
     });
     child.join(SOON * 3)
+}
+
+/// Calls `after_fork`, or skips with the reason why the backend has none.
+#[cfg(unix)]
+fn continue_in_the_child(backend: &mut BoxedBackend) -> Verdict {
+    match backend.after_fork() {
+        Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+            Err(Skip::because(error.to_string()))
+        }
+        other => {
+            other.unwrap_or_else(|error| panic!("after_fork: {error}"));
+            Ok(())
+        }
+    }
 }
 
 /// The result of a fork case on a system without fork.

@@ -9,6 +9,7 @@ use poll_core::{Backend, BoxedBackend, Interest, Mode, Readiness, Wake};
 use crate::support::observe::{
     A, B, C, SOON, await_ready, deregister, lasts, modify, ready_of, register, silent, wait_once,
 };
+use crate::support::sleep::{none_spins, sleeps_on_average};
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::{Lab, Verdict};
 
@@ -251,6 +252,20 @@ pub fn signals_interrupt_the_wait(lab: &Lab) -> Verdict {
         lasts(&mut backend, Duration::from_millis(20), "no signal comes any more");
     }
     Ok(())
+}
+
+/// A wait sleeps for the fraction of a millisecond at the end of its timeout too. A timeout that is
+/// rounded down for a kernel that counts in milliseconds ends the sleep early: the wait is not over,
+/// so that it polls without blocking until then.
+pub fn of_fractions_of_a_millisecond_are_slept(lab: &Lab) -> Verdict {
+    const TIMEOUT: Duration = Duration::from_micros(1_900);
+    const WHY: &str = "nothing was sent";
+    let (near, _far) = tcp_pair();
+    let mut backend = lab.backend()?;
+    register(&mut backend, A, &near, Interest::READ, Mode::Level);
+    silent(&mut backend, WHY);
+    none_spins(&mut backend, TIMEOUT, 60, WHY);
+    sleeps_on_average(&mut backend, TIMEOUT, 100, WHY)
 }
 
 /// Windows has no signals that interrupt a thread.

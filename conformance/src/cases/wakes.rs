@@ -11,6 +11,7 @@ use poll_core::{Backend, BoxedBackend, Interest, Mode, Readiness, Wake};
 use crate::support::observe::{
     A, SHORT, SOON, lasts, modify, ready_of, register, silent, wait_once,
 };
+use crate::support::sleep::sleeps;
 use crate::support::sources::{arrived, drain, send, tcp_pair};
 use crate::support::syscalls;
 use crate::{Lab, Verdict};
@@ -321,6 +322,26 @@ pub fn make_no_syscall_while_awake(lab: &Lab) -> Verdict {
         lasts(&mut backend, SHORT, "all wakes were consumed");
     }
     Ok(())
+}
+
+/// After a wake was consumed, waits sleep again. A wake that leaves its eventfd or pipe readable ends
+/// every system call of the later waits: each lasts for its timeout, and spins.
+pub fn leave_later_waits_asleep(lab: &Lab) -> Verdict {
+    let mut backend = lab.backend()?;
+    let waker = backend.waker();
+    // Of a wait that sleeps, through the kernel; and before a wait.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(SHORT);
+            wake(&waker);
+        });
+        ends_soon(&mut backend, "another thread woke it");
+    });
+    lasts(&mut backend, SHORT, "the wake ended the wait before this one");
+    sleeps(&mut backend, 10 * SHORT, "the wake was consumed")?;
+    wake(&waker);
+    ends_soon(&mut backend, "it was woken before");
+    sleeps(&mut backend, 10 * SHORT, "the wake was consumed")
 }
 
 fn wake(waker: &impl Wake) {

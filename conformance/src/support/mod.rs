@@ -24,6 +24,7 @@ pub(crate) mod rights;
 pub(crate) mod scenes;
 #[cfg(unix)]
 pub(crate) mod signals;
+pub(crate) mod sleep;
 pub(crate) mod sources;
 pub(crate) mod streams;
 pub(crate) mod syscalls;

@@ -33,6 +33,8 @@ pub(crate) enum Defect {
     RefusedModifySilences,
     /// A deregistered token is reported once more.
     StaleTokensAreReported,
+    /// After a source was deregistered, no wait sleeps.
+    DeregisteredSourcesSpin,
     /// A deregistered source cannot be registered again.
     SourcesAreNotFreed,
     /// Deregistering an unknown token succeeds.
@@ -47,6 +49,8 @@ pub(crate) enum Defect {
     EdgesAreLevels,
     /// `Interest::NONE` still reports hang-ups and errors.
     NoneReportsHangups,
+    /// With a silenced source or a spent one-shot no wait sleeps.
+    SilenceSpins,
     /// `Interest::NONE` cannot be undone.
     SilenceIsPermanent,
     /// A silenced source that becomes ready ends waits without events.
@@ -55,6 +59,8 @@ pub(crate) enum Defect {
     WaitsEndEarly,
     /// Timeouts are rounded down to milliseconds.
     TimeoutsAreRoundedDown,
+    /// Timeouts are rounded down to milliseconds; a wait polls until the rest of it is over.
+    FractionsSpin,
     /// Waits end a quarter of a second late.
     WaitsEndLate,
     /// A timeout of zero blocks.
@@ -75,6 +81,8 @@ pub(crate) enum Defect {
     WakesStick,
     /// A wait that was woken drops its events.
     WakesHideEvents,
+    /// After a wake no wait sleeps: each polls until its timeout is over.
+    WakesAreNotDrained,
     /// Every wake makes a system call.
     WakesCostCalls,
     /// Waking a dropped backend panics.
@@ -144,6 +152,8 @@ pub(crate) struct Broken<B> {
     stale: Vec<Token>,
     /// Tokens that were reported with an error.
     failed: Vec<Token>,
+    /// A wait was woken, or a source deregistered, whichever the defect is about.
+    spins: bool,
     shared: Arc<Shared>,
 }
 
@@ -173,7 +183,7 @@ impl<B: Backend> Broken<B> {
             std::mem::forget(std::net::UdpSocket::bind("127.0.0.1:0"));
         }
         let (asked, stale, failed) = (HashMap::new(), Vec::new(), Vec::new());
-        Broken { within, defect, asked, stale, failed, shared: Arc::default() }
+        Broken { within, defect, asked, stale, failed, spins: false, shared: Arc::default() }
     }
 
     fn has(&self, defect: Defect) -> bool {
@@ -242,11 +252,22 @@ impl<B: Backend> Broken<B> {
             return self.within.wait(Some(Duration::ZERO), events);
         }
         loop {
-            let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            let mut left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+            let silenced = |asked: &Asked| asked.spent || asked.interest.is_empty();
+            if self.spins || (self.has(SilenceSpins) && self.asked.values().any(silenced)) {
+                left = Some(Duration::ZERO);
+            } else if self.has(FractionsSpin) {
+                left = left.map(|left| Duration::from_millis(left.as_millis() as u64));
+            }
             self.within.wait(left, events)?;
             let over = timeout.is_some_and(|timeout| started.elapsed() >= timeout);
             let woken = self.shared.woken.load(Ordering::SeqCst);
-            if !self.has(SignalsAreIgnored) || over || woken || !events.is_empty() {
+            let goes_on = match self.defect {
+                SignalsAreIgnored => true,
+                FractionsSpin | SilenceSpins => timeout.is_some(),
+                _ => self.spins,
+            };
+            if !goes_on || over || woken || !events.is_empty() {
                 if over && events.is_empty() && self.has(WaitsEndLate) {
                     std::thread::sleep(Duration::from_millis(250));
                 }
@@ -437,6 +458,7 @@ unsafe impl<B: Backend> Backend for Broken<B> {
         }
         self.asked.remove(&token);
         self.stale.push(token);
+        self.spins |= self.has(DeregisteredSourcesSpin);
         Ok(())
     }
 
@@ -463,6 +485,7 @@ unsafe impl<B: Backend> Backend for Broken<B> {
             WakesStick => false,
             _ => self.shared.woken.swap(false, Ordering::SeqCst),
         };
+        self.spins |= woken && self.has(WakesAreNotDrained);
         match self.defect {
             WakesHideEvents if woken => fresh.clear(),
             HighTokensStarve if fresh.len() > 16 => {

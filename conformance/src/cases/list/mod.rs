@@ -26,7 +26,8 @@ macro_rules! __list_of_cases {
                 ignores_duplicated_descriptors
                 releases_the_file
                 works_on_silent_and_spent_sources
-                twice_is_not_found;
+                twice_is_not_found
+                leaves_waits_asleep;
             3 modes:
                 level_repeats_while_condition_holds
                 level_stops_when_condition_ends
@@ -42,7 +43,8 @@ macro_rules! __list_of_cases {
                 modify_to_no_interest
                 covers_hangup_and_error
                 ends_when_interest_is_set
-                does_not_end_a_wait;
+                does_not_end_a_wait
+                lets_waits_sleep;
             5 timeouts:
                 zero_does_not_block
                 none_blocks_indefinitely
@@ -51,7 +53,8 @@ macro_rules! __list_of_cases {
                 huge_values_do_not_overflow
                 events_end_the_wait
                 suppressed_events_do_not_shorten_the_wait
-                signals_interrupt_the_wait;
+                signals_interrupt_the_wait
+                of_fractions_of_a_millisecond_are_slept;
             6 wakes:
                 before_a_wait
                 during_a_wait
@@ -62,7 +65,8 @@ macro_rules! __list_of_cases {
                 none_is_lost
                 after_the_backend_is_dropped
                 from_a_signal_handler
-                make_no_syscall_while_awake;
+                make_no_syscall_while_awake
+                leave_later_waits_asleep;
             7 mistakes:
                 duplicate_token
                 duplicate_source
@@ -129,6 +133,7 @@ macro_rules! __list_of_cases {
                 outer_poller_misses_no_event
                 forked_child_keeps_registrations
                 fork_does_not_affect_parent
+                wakes_stay_in_their_process
                 no_descriptor_leaks
                 time_is_monotonic
                 out_of_descriptors_is_an_error
