@@ -135,8 +135,8 @@ unsafe impl<T: IoBufMut + Send> Task for Reading<T> {
         sys::read_cached(&self.file, &self.slices, self.offset?)
     }
 
-    fn is_brief(&self) -> bool {
-        self.offset.is_some() && sys::is_brief(&self.slices)
+    fn is_short(&self) -> bool {
+        self.offset.is_some() && sys::is_short(&self.slices)
     }
 
     fn kind(&mut self) -> Option<OpKind> {

@@ -62,7 +62,7 @@ struct VTable {
     drop_cancelled: unsafe fn(*mut InlineStorage),
     /// Performs the task if that does not block.
     try_run: unsafe fn(*mut InlineStorage) -> bool,
-    is_brief: unsafe fn(*mut InlineStorage) -> bool,
+    is_short: unsafe fn(*mut InlineStorage) -> bool,
     op: unsafe fn(*mut InlineStorage) -> Option<Op>,
     submitted: unsafe fn(*mut InlineStorage),
     step: unsafe fn(*mut InlineStorage, Result<usize, i32>) -> bool,
@@ -77,7 +77,7 @@ impl VTable {
             drop_done: drop_stored::<thread::Result<T>>,
             drop_cancelled: do_nothing,
             try_run: always_false,
-            is_brief: always_false,
+            is_short: always_false,
             op: no_op,
             submitted: do_nothing,
             step: no_step,
@@ -91,7 +91,7 @@ impl VTable {
             drop_done: drop_stored::<Running<A>>,
             drop_cancelled: drop_stored::<Running<A>>,
             try_run: try_run::<A>,
-            is_brief: is_brief::<A>,
+            is_short: is_short::<A>,
             op: op::<A>,
             submitted: submitted::<A>,
             step: step::<A>,
@@ -138,9 +138,9 @@ unsafe fn try_run<A: Task>(storage: *mut InlineStorage) -> bool {
     unsafe { running::<A>(storage) }.try_run()
 }
 
-unsafe fn is_brief<A: Task>(storage: *mut InlineStorage) -> bool {
+unsafe fn is_short<A: Task>(storage: *mut InlineStorage) -> bool {
     // SAFETY: guaranteed by the caller.
-    unsafe { running::<A>(storage) }.task.is_brief()
+    unsafe { running::<A>(storage) }.task.is_short()
 }
 
 unsafe fn op<A: Task>(storage: *mut InlineStorage) -> Option<Op> {
@@ -192,7 +192,7 @@ struct Block {
     /// The next job in an [`MpscStack`](super::mpsc_stack::MpscStack).
     next: AtomicPtr<Block>,
     kind: UnsafeCell<WorkKind>,
-    brief: UnsafeCell<bool>,
+    short: UnsafeCell<bool>,
     request: UnsafeCell<Token>,
     vtable: UnsafeCell<&'static VTable>,
     storage: UnsafeCell<InlineStorage>,
@@ -230,7 +230,7 @@ impl Job {
             holders: AtomicU8::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             kind: UnsafeCell::new(WorkKind::Cpu),
-            brief: UnsafeCell::new(false),
+            short: UnsafeCell::new(false),
             request: UnsafeCell::new(Token::new(0, 0)),
             vtable: UnsafeCell::new(&EMPTY),
             storage: UnsafeCell::new(InlineStorage::empty()),
@@ -290,9 +290,9 @@ impl Job {
     pub(crate) fn queue(&self) {
         let block = self.block();
         // SAFETY: `vtable` matches the stored value, and no worker has the job yet.
-        let brief = unsafe { (self.vtable().is_brief)(block.storage.get()) };
+        let short = unsafe { (self.vtable().is_short)(block.storage.get()) };
         // SAFETY: no worker has the job yet, and the queue reads this later.
-        unsafe { *block.brief.get() = brief };
+        unsafe { *block.short.get() = short };
         block.holders.store(2, Ordering::Relaxed);
         // The pool's mutex or its submission queue publishes these writes to the worker.
         block.state.store(QUEUED, Ordering::Relaxed);
@@ -364,9 +364,9 @@ impl Job {
     }
 
     /// True if [`try_run`](Job::try_run) takes only a few microseconds.
-    pub(crate) fn is_brief(&self) -> bool {
+    pub(crate) fn is_short(&self) -> bool {
         // SAFETY: written only by `queue`, before the pool has the job.
-        unsafe { *self.block().brief.get() }
+        unsafe { *self.block().short.get() }
     }
 
     pub(crate) fn request(&self) -> Token {

@@ -84,11 +84,11 @@ struct State {
     arrived: Vec<Job>,
     /// Jobs that threads have taken and not finished.
     active: usize,
-    /// Threads that run brief jobs. Each checks the queue again within microseconds.
-    brief: usize,
+    /// Threads that run short jobs. Each checks the queue again within microseconds.
+    short: usize,
     /// The number of cores, or of threads if that is less: no more threads are woken for jobs that
     /// do not block.
-    brief_limit: usize,
+    short_limit: usize,
     /// Threads that sleep.
     asleep: usize,
     /// A thread was woken and has not checked the queue yet.
@@ -127,7 +127,7 @@ impl Pool {
         }
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         // Threads read the state as soon as they start.
-        let state = State { brief_limit: cores.min(threads), ..State::default() };
+        let state = State { short_limit: cores.min(threads), ..State::default() };
         let (submitted, state, work) = (SubmitQueue::default(), Mutex::new(state), Condvar::new());
         let detached = Arc::new(CompletionQueue::of_no_loop());
         let shared = Arc::new(Shared { submitted, state, work, detached });
@@ -144,7 +144,7 @@ impl Pool {
         })?;
         // No job can have been submitted yet.
         let mut state = shared.lock();
-        state.brief_limit = cores.min(threads);
+        state.short_limit = cores.min(threads);
         state.queue.set_threads(threads);
         drop(state);
         Ok(Pool { shared, threads, shutdown })
@@ -298,9 +298,9 @@ impl Pool {
     }
 
     pub(crate) fn submit(&self, job: Job) {
-        // A thread takes brief jobs in batches if several are queued. Without the lock a fast
+        // A thread takes short jobs in batches if several are queued. Without the lock a fast
         // worker would take them one by one as they are submitted.
-        if job.is_brief() {
+        if job.is_short() {
             let mut state = self.shared.lock();
             self.shared.drain_submitted(&mut state);
             state.queue.push(job);
@@ -325,13 +325,13 @@ impl Shared {
     }
 
     /// Wakes a thread if there is work for it, one sleeps, and none is being woken. If every core
-    /// has a thread for brief jobs, more such jobs wake no further thread.
+    /// has a thread for short jobs, more such jobs wake no further thread.
     fn wake_one(&self, mut state: MutexGuard<'_, State>) {
         if state.asleep == 0 || state.waking {
             return;
         }
         self.drain_submitted(&mut state);
-        let enough = state.brief >= state.brief_limit && state.queue.is_brief();
+        let enough = state.short >= state.short_limit && state.queue.is_short();
         if !enough && state.queue.has_work() {
             state.waking = true;
             self.update_needs_wake(&state);

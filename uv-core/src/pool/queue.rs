@@ -22,8 +22,8 @@ pub enum WorkKind {
 pub(crate) struct Queue {
     cpu: VecDeque<(u64, Job)>,
     slow: VecDeque<(u64, Job)>,
-    /// The number of brief jobs in `cpu`.
-    brief: usize,
+    /// The number of short jobs in `cpu`.
+    short: usize,
     arrivals: u64,
     slow_running: usize,
     slow_limit: usize,
@@ -37,7 +37,7 @@ impl Queue {
 
     pub(crate) fn push(&mut self, job: Job) {
         self.arrivals += 1;
-        self.brief += usize::from(job.is_brief());
+        self.short += usize::from(job.is_short());
         let queue = match job.kind() {
             WorkKind::Cpu => &mut self.cpu,
             WorkKind::SlowIo => &mut self.slow,
@@ -56,7 +56,7 @@ impl Queue {
 
     fn pop_cpu(&mut self) -> Option<(u64, Job)> {
         let next = self.cpu.pop_front()?;
-        self.brief -= usize::from(next.1.is_brief());
+        self.short -= usize::from(next.1.is_short());
         Some(next)
     }
 
@@ -71,16 +71,16 @@ impl Queue {
         }
     }
 
-    /// The next job to run, with its position, if it is a brief one.
-    pub(crate) fn pop_brief(&mut self) -> Option<(u64, Job)> {
-        let is_next = self.cpu.front().is_some_and(|(_, job)| job.is_brief());
+    /// The next job to run, with its position, if it is a short one.
+    pub(crate) fn pop_short(&mut self) -> Option<(u64, Job)> {
+        let is_next = self.cpu.front().is_some_and(|(_, job)| job.is_short());
         if is_next && !self.is_slow_first() { self.pop_cpu() } else { None }
     }
 
-    /// Puts brief jobs that were taken but not started back at their positions.
+    /// Puts short jobs that were taken but not started back at their positions.
     pub(crate) fn put_back(&mut self, jobs: impl DoubleEndedIterator<Item = (u64, Job)>) {
         for job in jobs.rev() {
-            self.brief += 1;
+            self.short += 1;
             self.cpu.push_front(job);
         }
     }
@@ -94,9 +94,9 @@ impl Queue {
         !self.cpu.is_empty() || (!self.slow.is_empty() && self.slow_running < self.slow_limit)
     }
 
-    /// True if all queued jobs are brief.
-    pub(crate) fn is_brief(&self) -> bool {
-        self.brief == self.cpu.len() && self.slow.is_empty()
+    /// True if all queued jobs are short.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short == self.cpu.len() && self.slow.is_empty()
     }
 
     /// The number of queued jobs.

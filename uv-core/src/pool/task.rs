@@ -32,7 +32,7 @@ pub unsafe trait Task: Send + 'static {
 
     /// True if [`try_perform`](Task::try_perform) takes only a few microseconds, so that the
     /// completions of such tasks are worth batching.
-    fn is_brief(&self) -> bool {
+    fn is_short(&self) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! The worker: the main loop of a pool's thread.
 //!
 //! A worker takes a job, runs it, returns it to its loop, and takes the next. If several queued
-//! jobs are [brief](super::Task::is_brief), such as reads of cached files, it takes a batch of them
+//! jobs are [short](super::Task::is_short), such as reads of cached files, it takes a batch of them
 //! and returns them together, so that the lock and the wake of the loop are paid for once. A batch
 //! never waits for a job that blocks: before a job may block, finished jobs are returned, and jobs
 //! that have not started go back to their positions in the queue.
@@ -16,13 +16,13 @@ use super::job::Job;
 use super::mpsc_stack::JobChain;
 use super::{Shared, State, WorkKind};
 
-/// The maximal number of brief jobs in a batch.
+/// The maximal number of short jobs in a batch.
 const MAX_BATCH: usize = 32;
 
 /// Runs jobs until the pool ends.
 pub(super) fn run(shared: &Shared) {
     let (batch, backoff) = (VecDeque::new(), Backoff::new(0));
-    Worker { shared, completions: None, batch, active: 0, brief: false, backoff }.run_jobs();
+    Worker { shared, completions: None, batch, active: 0, short: false, backoff }.run_jobs();
 }
 
 struct Worker<'a> {
@@ -35,9 +35,9 @@ struct Worker<'a> {
     batch: VecDeque<(u64, Job)>,
     /// This worker's share of [`State::active`].
     active: usize,
-    /// True if this worker is counted in [`State::brief`].
-    brief: bool,
-    /// Of attempts to run brief jobs without blocking. A failed one costs a system call: files that
+    /// True if this worker is counted in [`State::short`].
+    short: bool,
+    /// Of attempts to run short jobs without blocking. A failed one costs a system call: files that
     /// are not cached, or on a file system without such reads, are tried less and less often.
     backoff: Backoff,
 }
@@ -56,15 +56,15 @@ impl<'a> Worker<'a> {
             self.take_more(&mut state, job);
             // A job that has left the queue counts as active.
             self.active = 1 + self.batch.len();
-            self.brief = !self.batch.is_empty();
+            self.short = !self.batch.is_empty();
             state.active += self.active;
-            state.brief += usize::from(self.brief);
+            state.short += usize::from(self.short);
             let slow = job.kind() == WorkKind::SlowIo;
             self.shared.wake_one(state);
             self.run_taken(job);
             state = self.shared.lock();
             state.active -= self.active;
-            state.brief -= usize::from(self.brief);
+            state.short -= usize::from(self.short);
             if slow {
                 state.queue.slow_ended();
             }
@@ -96,18 +96,18 @@ impl<'a> Worker<'a> {
         state
     }
 
-    /// Takes the brief jobs that follow a brief one, up to an equal share of the queue for each
+    /// Takes the short jobs that follow a short one, up to an equal share of the queue for each
     /// thread that may run such jobs.
     fn take_more(&mut self, state: &mut State, first: Job) {
-        if !first.is_brief() {
+        if !first.is_short() {
             return;
         }
-        let share = (state.queue.len() + 1).div_ceil(state.brief_limit);
+        let share = (state.queue.len() + 1).div_ceil(state.short_limit);
         if share < 2 || !self.backoff.should_try() {
             return;
         }
         while self.batch.len() + 1 < share.min(MAX_BATCH)
-            && let Some(next) = state.queue.pop_brief()
+            && let Some(next) = state.queue.pop_short()
         {
             self.batch.push_back(next);
         }
@@ -126,7 +126,7 @@ impl<'a> Worker<'a> {
         let mut next = Some(first);
         while let Some(job) = next {
             if job.start() {
-                if self.brief && job.try_run() {
+                if self.short && job.try_run() {
                     self.backoff.record(true);
                 } else {
                     self.run_blocking(job, &mut done);
@@ -141,13 +141,13 @@ impl<'a> Worker<'a> {
     /// Runs a job that may block, after everything that must not wait for it was returned.
     fn run_blocking(&mut self, job: Job, done: &mut Option<JobChain>) {
         self.complete(done.take());
-        if self.brief {
+        if self.short {
             self.backoff.record(false);
             self.active -= self.batch.len();
             let mut state = self.shared.lock();
             state.active -= self.batch.len();
-            state.brief -= 1;
-            self.brief = false;
+            state.short -= 1;
+            self.short = false;
             state.queue.put_back(self.batch.drain(..));
             self.shared.wake_one(state);
         }

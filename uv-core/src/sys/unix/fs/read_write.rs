@@ -72,7 +72,7 @@ cfg_if::cfg_if! {
 
         /// True if the read is so short when it is [cached](read_cached) that one worker may run
         /// several of them one after the other.
-        pub(crate) fn is_brief(slices: &Slices) -> bool {
+        pub(crate) fn is_short(slices: &Slices) -> bool {
             (1..=BRIEF_MAX).contains(&slices.bytes())
         }
 
@@ -142,7 +142,7 @@ cfg_if::cfg_if! {
             usize::try_from(read).ok()
         }
     } else {
-        pub(crate) fn is_brief(_: &Slices) -> bool {
+        pub(crate) fn is_short(_: &Slices) -> bool {
             false
         }
 

@@ -83,7 +83,7 @@ pub(crate) fn write(file: &File, slices: &Slices, offset: Option<u64>) -> io::Re
     }
 }
 
-pub(crate) fn is_brief(_: &Slices) -> bool {
+pub(crate) fn is_short(_: &Slices) -> bool {
     false
 }
 
