@@ -1,40 +1,15 @@
 //! In a steady state, reads, writes, accepts and sleeps allocate nothing.
 
-#![allow(unsafe_code)]
-
 mod common;
+#[path = "../../uv-core/tests/support/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
 use common::{Runtime, every, serial};
+use counting::allocations;
 use uv_async::{LoopExt, TcpListener, TcpStream, yield_now};
-
-/// Counts the allocations of this thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Rounds before counting, in which tables grow to their final size, and counted rounds.
 const WARM_UP: usize = 200;
@@ -47,7 +22,7 @@ fn every_round(case: impl AsyncFn(Runtime, &mut dyn FnMut() -> bool) -> io::Resu
         let (mut rounds, mut before) = (0, 0);
         let mut round = || {
             rounds += 1;
-            let now = ALLOCATIONS.get();
+            let now = allocations();
             if rounds == WARM_UP {
                 before = now;
             }

@@ -6,14 +6,16 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../uv-core/tests/support/counting.rs"]
+mod counting;
+
 use std::ffi::{c_char, c_int};
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::thread;
 
+use counting::allocations;
 use uv_capi::event_loop::{uv_loop_close, uv_loop_init, uv_run};
 use uv_capi::handle::uv_close;
 use uv_capi::layout::*;
@@ -21,30 +23,6 @@ use uv_capi::network::uv_ip4_addr;
 use uv_capi::stream::{uv_accept, uv_listen, uv_read_start};
 use uv_capi::tcp::{uv_tcp_bind, uv_tcp_getsockname, uv_tcp_init};
 use uv_capi::write::{uv_try_write, uv_write};
-
-/// Counts the allocations of this thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Requests before counting, in which buffers grow to their final size, and counted requests.
 const WARM_UP: usize = 200;
@@ -99,7 +77,7 @@ unsafe extern "C" fn read(stream: *mut uv_stream_t, count: isize, buffer: *const
     unsafe {
         let server = server_of(stream);
         if count < 0 {
-            (*server).allocated = ALLOCATIONS.get() - (*server).before;
+            (*server).allocated = allocations() - (*server).before;
             uv_close(stream.cast(), None);
             uv_close((&raw mut (*server).listener).cast(), None);
             return;
@@ -107,7 +85,7 @@ unsafe extern "C" fn read(stream: *mut uv_stream_t, count: isize, buffer: *const
         assert_eq!(count, MESSAGE as isize);
         (*server).requests += 1;
         if (*server).requests == WARM_UP {
-            (*server).before = ALLOCATIONS.get();
+            (*server).before = allocations();
         }
         let answer = uv_buf_t { base: (*buffer).base, len: MESSAGE };
         if (*server).by_write {

@@ -1,40 +1,17 @@
 //! In a steady state, streams, datagrams and watches allocate nothing.
 
-#![allow(unsafe_code)]
+#[path = "support/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
+use counting::allocations;
 use uv_core::backends::Auto;
 use uv_core::{Handle, Listener, Loop, RunMode, Stream, Tcp, TcpBindFlags, Udp, UdpBindFlags};
-
-/// Counts the allocations of this thread.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is forwarded to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Serializes the tests: tables indexed by descriptors grow with the descriptors of other tests.
 static SERIAL: Mutex<()> = Mutex::new(());
@@ -73,7 +50,7 @@ impl Meter {
     /// Ends a round. True after the last one.
     fn round(&mut self) -> bool {
         self.rounds += 1;
-        let now = ALLOCATIONS.get();
+        let now = allocations();
         if self.rounds == WARM_UP {
             self.before = now;
         }
