@@ -164,7 +164,7 @@ impl Part {
     /// Whether the current read is at the start of the file, after another.
     #[cfg(all(target_os = "linux", feature = "tokio-uring", tokio_unstable))]
     pub(super) fn is_behind_the_end(&self) -> bool {
-        self.next % self.pieces == 0
+        self.next.is_multiple_of(self.pieces)
     }
 
     /// Checks what the current read has got, and goes on to the next.

@@ -69,12 +69,17 @@ fn blocking(job: &Job) -> io::Result<Sample> {
 
 #[cfg(all(feature = "tokio-uring", tokio_unstable))]
 mod uring {
+    use io_uring::IoUring;
     use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
     use super::super::super::job::State;
     use super::*;
 
     pub(super) fn enter(entrants: &mut Entrants, job: &Job) {
+        // Without a ring, tokio uses threads and does not say so.
+        if let Err(error) = IoUring::new(2) {
+            return entrants.skip(URING, format!("no io_uring: {error}"));
+        }
         match job.state {
             State::Direct => {
                 entrants.skip(URING, "tokio's file has a buffer of its own, which is not aligned");
@@ -84,7 +89,8 @@ mod uring {
     }
 
     fn run(job: &Job) -> io::Result<Sample> {
-        let runtime = runtime()?;
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_io_uring().build()?;
         let mut files = Vec::new();
         for _ in 0..job.depth {
             files.push(job.open()?);
