@@ -94,8 +94,8 @@
 //! - **The spread** (±) is a confidence interval of the median by a bootstrap at 99 %, which assumes
 //!   no distribution of the noise ([`stats::Spread`]).
 //! - **A/A**: the baseline runs twice in each round. Its ratio to itself ("again")
-//!   is the noise; only a ratio outside of it is better (+) or worse (-). A ratio whose spread
-//!   is within 5 % is level (=). Every other one is inconclusive (?): use more rounds, or
+//!   is the noise; only a ratio outside of it is better (+) or worse (-), if it is half a
+//!   percent at least. A ratio whose spread is within 5 % is level (=). Every other one is inconclusive (?): use more rounds, or
 //!   a quieter machine.
 //! - **The time is limited**: a run of all suites takes about a minute, and a full one about twenty
 //!   (`--budget`). It is divided among the scenarios ([`plan`]); one that needs more than its share

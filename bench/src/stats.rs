@@ -6,6 +6,8 @@ use crate::random::Random;
 
 /// A ratio within 5 % of 1 is level.
 pub const LEVEL: f64 = 0.05;
+/// The largest difference that is none, however narrow the interval is.
+const SAME: f64 = 0.005;
 
 /// The number of resamples of a bootstrap.
 const RESAMPLES: usize = 1_000;
@@ -97,12 +99,18 @@ pub enum Verdict {
 }
 
 /// Compares a ratio (above 1 is better) with the ratio of the baseline to itself.
+///
+/// A difference of less than half a percent is none, however sure it is: counts of calls differ so
+/// much by those of the start.
 pub fn judge(ratio: Spread, noise: Spread) -> Verdict {
-    if ratio.low > noise.high.max(1.0) {
+    let is_level = ratio.low > 1.0 - LEVEL && ratio.high < 1.0 + LEVEL;
+    if is_level && (ratio.median - 1.0).abs() < SAME {
+        Verdict::Level
+    } else if ratio.low > noise.high.max(1.0) {
         Verdict::Ahead
     } else if ratio.high < noise.low.min(1.0) {
         Verdict::Behind
-    } else if ratio.low > 1.0 - LEVEL && ratio.high < 1.0 + LEVEL {
+    } else if is_level {
         Verdict::Level
     } else {
         Verdict::NoConclusion
@@ -159,5 +167,11 @@ mod tests {
         assert_eq!(judge(spread(1.1, 1.5, 1.6), noise), Verdict::NoConclusion);
         assert_eq!(judge(spread(0.5, 0.6, 0.8), noise), Verdict::Behind);
         assert_eq!(judge(spread(0.96, 0.99, 1.04), noise), Verdict::Level);
+        // Counts repeat exactly.
+        let exact = spread(1.0, 1.0, 1.0);
+        assert_eq!(judge(spread(0.997, 0.997, 0.997), exact), Verdict::Level);
+        assert_eq!(judge(spread(1.003, 1.003, 1.003), exact), Verdict::Level);
+        assert_eq!(judge(spread(0.99, 0.99, 0.99), exact), Verdict::Behind);
+        assert_eq!(judge(spread(1.01, 1.01, 1.01), exact), Verdict::Ahead);
     }
 }

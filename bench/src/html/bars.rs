@@ -10,7 +10,7 @@ const WIDTH: f64 = 560.0;
 /// The area of the bars; the numbers are to its right.
 const LEFT: f64 = 138.0;
 const LONGEST: f64 = 250.0;
-const TOP: f64 = 30.0;
+const TOP: f64 = 50.0;
 const STEP: f64 = 23.0;
 const THICK: f64 = 14.0;
 
@@ -24,16 +24,19 @@ pub(super) fn class(id: &str) -> &'static str {
     }
 }
 
-/// Draws all contestants of a row.
-pub(super) fn chart(row: &Row, title: &str) -> Svg {
+/// Draws all contestants of a row. The unit has a line of its own: with it some titles would be wider
+/// than the chart.
+pub(super) fn chart(row: &Row) -> Svg {
+    let (title, unit) = (format!("{}, {}", row.figure, row.scenario), row.unit.words());
     let mut entries: Vec<&Entry> = row.entries.iter().collect();
     entries.sort_by(|one, other| {
         let order = one.value.median.total_cmp(&other.value.median);
         if row.unit.less_is_better() { order } else { order.reverse() }
     });
     let height = TOP + STEP * entries.len() as f64 + 8.0;
-    let mut svg = Svg::new(WIDTH, height, title);
+    let mut svg = Svg::new(WIDTH, height, &format!("{title} ({unit})"));
     svg.text("title", (0.0, 14.0), Anchor::Start, title);
+    svg.text("note", (0.0, 33.0), Anchor::Start, unit);
     let longest = entries.iter().map(|entry| entry.value.median).fold(0.0, f64::max);
     let length = |value: f64| (LONGEST * value / longest.max(f64::MIN_POSITIVE)).max(1.0);
     svg.line("axis", (LEFT, TOP - 4.0), (LEFT, height - 8.0));

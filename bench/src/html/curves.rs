@@ -82,7 +82,7 @@ pub(super) fn wait(rows: &[&Row], title: &str, size: (f64, f64)) -> Option<Svg> 
         chart.column(tick, &thousands(tick));
     }
     chart.foot("registered sources");
-    chart.dashes(&["uv-core", "bare", "hand"]);
+    chart.dashes(&["loop", "bare", "hand"]);
     let describe = |(x, y)| format!("{} sources: {}", thousands(x), value(y, unit));
     chart.series(&series, Some(&describe));
     Some(chart.svg)
@@ -118,6 +118,9 @@ const LIBRARIES: [&str; 14] = [
     "remote",
 ];
 
+/// What their dashes mean: several of them are on the same facility, and so in one colour.
+const STYLES: [&str; 3] = ["loop", "uv-async", "hand"];
+
 /// The median of a contestant in a row.
 pub(super) fn median(row: &Row, id: &str) -> Option<f64> {
     Some(row.entries.iter().find(|entry| entry.id == id)?.value.median)
@@ -152,6 +155,7 @@ pub(super) fn loads(
         chart.column(load as f64, &format!("{load} %"));
     }
     chart.foot("share of the rate that the server answers in a closed loop");
+    chart.dashes(&STYLES);
     let describe = |(x, y)| format!("{x:.0} %: {}", value(y, Unit::WallTimeEach));
     chart.series(&series, Some(&describe));
     Some(chart.svg)
@@ -184,6 +188,7 @@ pub(super) fn latencies(of: &[&Distribution], title: &str, size: (f64, f64)) -> 
         chart.column(nines(share), name);
     }
     chart.foot("share of requests answered within this time");
+    chart.dashes(&STYLES);
     chart.series(&series, None);
     Some(chart.svg)
 }
@@ -232,8 +237,7 @@ impl Chart {
         for name in names {
             let class = format!("curve sample{}", dash(&format!("{name} ")));
             self.svg.path(&class, &[(x, TOP - 12.0), (x + 26.0, TOP - 12.0)], name);
-            let text = if *name == "uv-core" { "loop" } else { name };
-            self.svg.text("note", (x + 32.0, TOP - 8.0), Anchor::Start, text);
+            self.svg.text("note", (x + 32.0, TOP - 8.0), Anchor::Start, name);
             x += 84.0;
         }
     }

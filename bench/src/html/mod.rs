@@ -211,7 +211,7 @@ fn section(html: &mut String, results: &Results, (name, title, about): (&str, &s
         "open" => open(html, results),
         _ => {
             for row in results.rows.iter().filter(|row| row.suite == name && is_charted(row)) {
-                card(html, bars::chart(row, &caption(results, row)).element());
+                card(html, bars::chart(row).element());
             }
         }
     }
@@ -229,14 +229,6 @@ const KEY: &str = "<div class=\"key\"><span><i style=\"background:var(--fam-core
 /// The suites whose clients and servers are joined by the network of the run.
 const NETWORKED: [&str; 9] =
     ["echo", "connect", "pump", "open", "drive", "http", "mixed", "handlers", "threads"];
-
-fn caption(results: &Results, row: &Row) -> String {
-    let network = match NETWORKED.contains(&row.suite.as_str()) {
-        true => format!(", {}", results.settings.network),
-        false => String::new(),
-    };
-    format!("{}, {}{network} ({})", row.figure, row.scenario, row.unit.words())
-}
 
 /// The network and the load of the machine, beside the numbers.
 fn circumstances(results: &Results, suite: &str) -> String {
@@ -293,7 +285,7 @@ fn wait(html: &mut String, results: &Results) {
 
 fn echo(html: &mut String, results: &Results) {
     for row in figure(results, "echo", "requests") {
-        card(html, bars::chart(row, &caption(results, row)).element());
+        card(html, bars::chart(row).element());
     }
     let mut scenarios: Vec<&str> = Vec::new();
     for of in results.distributions.iter().filter(|of| of.suite == "echo") {
@@ -304,7 +296,7 @@ fn echo(html: &mut String, results: &Results) {
     for scenario in scenarios {
         let of = |of: &&Distribution| of.suite == "echo" && of.scenario == scenario;
         let of: Vec<_> = results.distributions.iter().filter(of).collect();
-        let title = format!("Latency, {scenario}, {}", results.settings.network);
+        let title = format!("Latency, {scenario}");
         if let Some(chart) = curves::latencies(&of, &title, (560.0, 380.0)) {
             card(html, chart.element());
         }
@@ -313,8 +305,8 @@ fn echo(html: &mut String, results: &Results) {
 
 fn open(html: &mut String, results: &Results) {
     for kind in ["constant", "Poisson"] {
-        let (size, network) = ((560.0, 380.0), &results.settings.network);
-        let title = |what: &str| format!("{what}, {kind} arrivals, {network}");
+        let size = (560.0, 380.0);
+        let title = |what: &str| format!("{what}, {kind} arrivals");
         let rows = |name| {
             let mut rows = figure(results, "open", name);
             rows.retain(|row| row.scenario.starts_with(kind));

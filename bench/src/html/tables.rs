@@ -52,10 +52,11 @@ fn part(board: &Scoreboard, suites: &[(String, String)]) -> String {
                     let ratio = times(score.ratio);
                     let (low, high) = (times(score.low), times(score.high));
                     let (low, high) = (low.trim_end_matches('×'), high.trim_end_matches('×'));
+                    let spread = interval(low, high);
                     format!(
                         "<td class=\"score {side}{unsure}\" style=\"--t:{tone:.0}\" \
                          title=\"{sure} of {of} comparisons allow a conclusion\">{ratio}\
-                         <small>{low}–{high}</small></td>"
+                         {spread}</td>"
                     )
                 }
             };
@@ -87,6 +88,11 @@ pub(super) fn losses(losses: &Losses<'_>) -> String {
     html
 }
 
+/// An interval; nothing for one without an extent: that of a count, or of a single round.
+fn interval(low: &str, high: &str) -> String {
+    if low == high { String::new() } else { format!("<small>{low}–{high}</small>") }
+}
+
 fn losses_table(losses: &[Loss<'_>]) -> String {
     let mut html = String::from(
         "<div class=\"card\"><div class=\"scroll\"><table class=\"losses\"><thead><tr><th>scenario\
@@ -98,7 +104,7 @@ fn losses_table(losses: &[Loss<'_>]) -> String {
         let _ = write!(
             html,
             "<tr><td>{}: {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td class=\"behind\">{} <small>{:.2}–{:.2}</small></td></tr>",
+             <td class=\"behind\">{} {}</td></tr>",
             escaped(&row.suite),
             escaped(&row.scenario),
             escaped(&row.figure),
@@ -107,8 +113,7 @@ fn losses_table(losses: &[Loss<'_>]) -> String {
             escaped(&best.id),
             number(best),
             times(ratio.median),
-            ratio.low,
-            ratio.high,
+            interval(&format!("{:.2}", ratio.low), &format!("{:.2}", ratio.high)),
         );
     }
     html + "</tbody></table></div></div>"
