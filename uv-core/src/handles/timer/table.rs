@@ -6,7 +6,6 @@ use super::callbacks::{self, ActionKey};
 use super::wheel::{Node, Nodes};
 use crate::handles::Base;
 use crate::storage::Seed;
-use crate::sys;
 
 /// A timer. Cache misses dominate the cost of many timers, so a slot has only the fields that every
 /// timer needs: actions are stored apart and shared where possible.
@@ -26,11 +25,6 @@ const _: () = assert!(size_of::<Slot>() == 28);
 const LIVE: u32 = 1 << 31;
 /// The end of the free list.
 const END: u32 = u32::MAX;
-/// The number of slots by which a table of at least this size grows: 56 KiB.
-const GROWTH: usize = 2048;
-/// The largest number of slots that are prepared together, 896 KiB: a large table prepares a
-/// quarter of its size.
-const MAX_GROWTH: usize = 16 * GROWTH;
 
 /// The stamp of the slot that `key` refers to.
 fn stamp_of(key: Token) -> u32 {
@@ -42,9 +36,6 @@ fn stamp_of(key: Token) -> u32 {
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Vec<Slot>,
-    /// The number of slots whose memory is prepared: faulted in, if the table is large. At most the
-    /// capacity of `all`.
-    prepared: usize,
     /// The first slot of the free list, or `END`.
     free: u32,
     /// The length of the free list.
@@ -54,7 +45,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(seed: Seed) -> Slots {
-        Slots { all: Vec::new(), prepared: 0, free: END, vacant: 0, seed }
+        Slots { all: Vec::new(), free: END, vacant: 0, seed }
     }
 
     /// Inserts a timer that is not started, under a new key.
@@ -81,31 +72,10 @@ impl Slots {
             self.vacant -= 1;
             return key;
         }
-        if self.all.len() == self.prepared {
-            self.grow();
-        }
         let key = self.seed.first_key(self.all.len() as u32);
         let node = node_at(&mut self.all, key.index());
         self.all.push(Slot { node, base, stamp: stamp_of(key), action });
         key
-    }
-
-    /// Prepares more slots. One system call that faults in many pages costs less than a page fault
-    /// for each page.
-    #[cold]
-    fn grow(&mut self) {
-        let few = self.all.len() < GROWTH;
-        if self.all.len() == self.all.capacity() {
-            self.all.reserve(if few { 4 } else { GROWTH });
-        }
-        let storage = self.all.spare_capacity_mut();
-        if few {
-            self.prepared += storage.len();
-            return;
-        }
-        let next = storage.len().min((self.prepared / 4).clamp(GROWTH, MAX_GROWTH));
-        sys::fault_in(&mut storage[..next]);
-        self.prepared += next;
     }
 
     pub(super) fn get(&self, key: Token) -> Option<&Slot> {
@@ -216,16 +186,5 @@ mod tests {
         assert_eq!(indices, [3, 1, 4]);
         let id: Vec<_> = slots.bases().map(|(_, base)| base.id()).collect();
         assert_eq!(id, [0, 5, 2, 4, 6]);
-    }
-
-    #[test]
-    fn prepared_slots_stay_within_the_capacity() {
-        let mut slots = Slots::new(Seed::draw());
-        let count = 3 * GROWTH as u32 + 5;
-        for id in 0..count {
-            slots.insert(Base::new(id));
-            assert!(slots.len() <= slots.prepared && slots.prepared <= slots.all.capacity());
-        }
-        assert!(slots.bases().map(|(_, base)| base.id()).eq(0..count));
     }
 }

@@ -14,7 +14,6 @@ mod errors;
 pub(crate) mod fs;
 pub(crate) mod interfaces;
 mod pipes;
-mod prefault;
 mod process;
 pub(crate) mod random;
 pub(crate) mod resolver;
@@ -38,7 +37,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use poll_core::RawSource;
 
 pub(crate) use errors::{error_name, error_number};
-pub(crate) use prefault::fault_in;
 
 pub(crate) use scm_rights::{
     MAX_HANDLES, PASSED_SUPPORT_OPS, Passed, PassedKind, Rights, kind_of, passed_pipe, passed_tcp,

@@ -22,7 +22,6 @@ pub(crate) mod users;
 pub(crate) mod watch;
 
 use std::io;
-use std::mem::MaybeUninit;
 
 use poll_core::RawSource;
 use windows_sys::Win32::Networking::WinSock::{FIONBIO, WSAENOTSOCK, ioctlsocket};
@@ -68,9 +67,6 @@ pub(crate) fn set_nonblocking(source: RawSource) -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
-
-/// Nothing to do: Windows commits a page at the first write.
-pub(crate) fn fault_in<T>(_: &mut [MaybeUninit<T>]) {}
 
 /// Nothing to check: on Windows only sockets can be polled.
 pub(crate) fn refuse_files(_: RawSource) -> io::Result<()> {
