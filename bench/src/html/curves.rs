@@ -233,12 +233,13 @@ impl Chart {
 
     /// The meaning of the dashes, above the lines.
     fn dashes(&mut self, names: &[&str]) {
-        let mut x = self.right - 84.0 * names.len() as f64;
+        let wide = |name: &str| 52.0 + 7.6 * name.len() as f64;
+        let mut x = self.right - names.iter().map(|name| wide(name)).sum::<f64>();
         for name in names {
             let class = format!("curve sample{}", dash(&format!("{name} ")));
             self.svg.path(&class, &[(x, TOP - 12.0), (x + 26.0, TOP - 12.0)], name);
             self.svg.text("note", (x + 32.0, TOP - 8.0), Anchor::Start, name);
-            x += 84.0;
+            x += wide(name);
         }
     }
 
