@@ -34,7 +34,7 @@ pub(super) fn chart(row: &Row) -> Svg {
         if row.unit.less_is_better() { order } else { order.reverse() }
     });
     let height = TOP + STEP * entries.len() as f64 + 8.0;
-    let mut svg = Svg::new(WIDTH, height, &format!("{title} ({unit})"));
+    let mut svg = Svg::new(WIDTH, height, format!("{title} ({unit})"));
     svg.text("title", (0.0, 14.0), Anchor::Start, title);
     svg.text("note", (0.0, 33.0), Anchor::Start, unit);
     let longest = entries.iter().map(|entry| entry.value.median).fold(0.0, f64::max);
