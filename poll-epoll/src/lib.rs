@@ -264,9 +264,7 @@ unsafe impl Backend for Epoll {
 }
 
 impl Epoll {
-    /// Waits for an event, or polls once. Apart from `wait_timed`, whose frame costs read/epoll 4 %
-    /// (`bench count`).
-    #[inline(never)]
+    /// Waits for an event, or polls once.
     fn wait_untimed(&mut self, blocks: bool, events: &mut Vec<Event>) -> io::Result<()> {
         let timeout = if blocks { None } else { Some(Duration::ZERO) };
         while !self.poll(timeout, events)? && blocks {}
@@ -274,7 +272,6 @@ impl Epoll {
     }
 
     /// Waits for an event for a limited time. See [`backoff`](Epoll::backoff).
-    #[inline(never)]
     fn wait_timed(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         if self.backoff.should_try() {
             let found = self.poll(Some(Duration::ZERO), events)?;

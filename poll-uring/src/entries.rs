@@ -97,7 +97,6 @@ pub(crate) fn read(source: RawSource, bufs: RawBufs, offset: Option<u64>) -> squ
 }
 
 /// The entry of an operation on a socket. `None` for other operations.
-#[inline(never)]
 pub(crate) fn socket(op: Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Send { source, buf } => send(source, buf),
@@ -140,7 +139,6 @@ pub(crate) fn socket(op: Op) -> Option<squeue::Entry> {
 }
 
 /// The entry of an operation on a file or a path. `None` for other operations.
-#[inline(never)]
 pub(crate) fn file(op: Op) -> Option<squeue::Entry> {
     Some(match op {
         Op::Read { source, bufs, offset } => read(source, bufs, offset),

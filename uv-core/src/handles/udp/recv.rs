@@ -229,7 +229,6 @@ pub(super) fn receive_ready<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
 }
 
 /// Receives for a receiver that allocates, or for queued requests.
-#[inline(never)]
 fn receive_into_memory_of_the_caller<B: Backend>(lp: &mut Loop<B>, udp: Udp, should_batch: bool) {
     let Some(slot) = lp.udps.slots.get_mut(udp.0) else { return };
     if slot.allocates {
@@ -241,7 +240,6 @@ fn receive_into_memory_of_the_caller<B: Backend>(lp: &mut Loop<B>, udp: Udp, sho
     }
 }
 
-#[inline(never)]
 fn receive_batches<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     let Some(slot) = lp.udps.slots.get(udp.0) else { return };
     let (mut asked, mut received) = (slot.batch, 0);

@@ -684,7 +684,6 @@ fn receive(
     }
 }
 
-#[inline(never)]
 fn receive_passed(
     socket: &Transport,
     passing: &mut Passing,
