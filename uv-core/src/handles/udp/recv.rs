@@ -89,7 +89,7 @@ impl Udp {
         self.recv_start(lp, move |lp, udp, datagram| {
             let datagram = datagram.map_err(io::Error::from);
             if let Err(error) = datagram.and_then(|datagram| callback(lp, udp, datagram)) {
-                error_path::report_later(lp, udp.into(), error);
+                error_path::report_later(lp, udp.into(), error, None);
             }
         })
     }

@@ -121,7 +121,9 @@ impl Udp {
             return;
         }
         self.send_with(lp, buffer, to, |lp, udp, result, _| match result {
-            Err(error) if !udp.is_closing(lp) => error_path::report_later(lp, udp.into(), error),
+            Err(error) if !udp.is_closing(lp) => {
+                error_path::report_later(lp, udp.into(), error, None)
+            }
             _ => {}
         });
     }
