@@ -105,6 +105,9 @@ pub(crate) type Loop = uv_core::Loop<poll_core::BoxedBackend>;
 /// threads call it concurrently. Use the macro several times, with different names, for a backend
 /// with several configurations.
 ///
+/// Cases about panics may print messages of panics although they pass: the result of the test
+/// counts.
+///
 /// # Cost
 ///
 /// The cases are compiled once, with this library, for a backend behind a [`Box`]: a suite adds a
