@@ -76,7 +76,7 @@ impl<T> Drop for Feed<T> {
 /// let mut lp = Loop::with_default_backend()?;
 /// lp.block_on(async |rt| {
 ///     let mut signal = Signal::new(&rt, signum::SIGUSR1)?;
-///     kill(std::process::id() as i32, signum::SIGUSR1)?;
+///     kill(std::process::id(), signum::SIGUSR1)?;
 ///     signal.recv().await;
 ///     std::io::Result::Ok(())
 /// })??;
@@ -114,7 +114,7 @@ impl<B: Backend> Signal<B> {
     /// lp.block_on(async |rt| {
     ///     let key = rt.with(uv_core::Signal::new);
     ///     let mut signal = Signal::from_key(&rt, key, signum::SIGUSR2)?;
-    ///     kill(std::process::id() as i32, signum::SIGUSR2)?;
+    ///     kill(std::process::id(), signum::SIGUSR2)?;
     ///     signal.recv().await;
     ///     let (key, unread) = signal.into_key(); // For callbacks.
     ///     assert_eq!(unread, 0);

@@ -199,7 +199,7 @@ impl Signal {
     /// let signal = Signal::new(&mut lp);
     /// signal.start_oneshot(&mut lp, signum::SIGUSR2, |_, _, _| println!("reading the settings"))?;
     /// assert_eq!(signal.signum(&lp), Some(signum::SIGUSR2));
-    /// kill(std::process::id() as i32, signum::SIGUSR2)?;
+    /// kill(std::process::id(), signum::SIGUSR2)?;
     /// lp.run(RunMode::Default)?;
     /// assert_eq!(signal.signum(&lp), None);
     /// # std::io::Result::Ok(())
