@@ -110,7 +110,7 @@ async fn read_pattern<S: Stream>(
 ) -> io::Result<()> {
     let mut at = 0;
     loop {
-        let bytes = match rng.below(3) {
+        let bytes = match rng.below(4) {
             0 | 1 => {
                 let buffer = vec![0; 1 + rng.below(3000) as usize];
                 let Some((count, mut buffer)) =
@@ -120,6 +120,20 @@ async fn read_pattern<S: Stream>(
                 };
                 buffer.truncate(count?);
                 buffer
+            }
+            2 => {
+                let more = rng.below(3000) as usize;
+                let Some(lent) = interrupted(rt, &mut rng, stream.lend_more_than(more)).await
+                else {
+                    continue;
+                };
+                let lent = lent?;
+                let count = lent.len().min(1 + more);
+                let bytes = lent[..count].to_vec();
+                let ended = lent.len() <= more;
+                lent.keep_from(count);
+                assert!(!ended || at + count == TOTAL, "fewer bytes at the end only");
+                bytes
             }
             _ => {
                 let part = rng.below(3000) as usize;

@@ -666,3 +666,43 @@ fn readers_of_all_kinds_share_a_stream() {
         Ok(())
     });
 }
+
+/// A parser that has found no end of a message waits for more of it, and does not keep other tasks
+/// from running meanwhile.
+#[test]
+fn kept_bytes_wait_for_more() {
+    each(async |rt| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let writer = rt.spawn_local(async move {
+            for piece in [&b"a me"[..], b"ssage\nan", b"other\nno end"] {
+                one.write_slice(piece).await?;
+                yield_now().await;
+            }
+            one.shutdown().await
+        });
+        let (mut lines, mut searched) = (Vec::new(), 0);
+        loop {
+            let bytes = other.lend_more_than(searched).await?;
+            match bytes[searched..].iter().position(|byte| *byte == b'\n') {
+                Some(at) => {
+                    let end = searched + at;
+                    lines.push(bytes[..end].to_vec());
+                    bytes.keep_from(end + 1);
+                    searched = 0;
+                }
+                None if bytes.len() == searched => {
+                    bytes.keep_from(0);
+                    break;
+                }
+                None => {
+                    searched = bytes.len();
+                    bytes.keep_from(0);
+                }
+            }
+        }
+        assert_eq!(lines, [&b"a message"[..], b"another"]);
+        assert_eq!(&*other.lend_more_than(100).await?, b"no end", "the end is reported again");
+        assert!(other.lend().await?.is_empty());
+        writer.await.unwrap()
+    });
+}

@@ -61,6 +61,19 @@ impl<S: Stream, B: Backend> ReadHalf<'_, S, B> {
     pub async fn lend(&mut self) -> io::Result<Lent<'_>> {
         self.0.lend().await
     }
+
+    /// As [`IoStream::lend_more_than`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Cancel safety
+    ///
+    /// As there.
+    pub async fn lend_more_than(&mut self, count: usize) -> io::Result<Lent<'_>> {
+        self.0.lend_more_than(count).await
+    }
 }
 
 impl<S: Stream, B: Backend> WriteHalf<'_, S, B> {

@@ -29,6 +29,16 @@ impl Input {
         self.at == self.chunk.len() && self.behind.is_empty()
     }
 
+    /// Joins all bytes into one piece. Returns their number.
+    pub(crate) fn join(&mut self) -> usize {
+        if !self.behind.is_empty() {
+            self.chunk.drain(..self.at);
+            self.at = 0;
+            self.chunk.extend(self.behind.drain(..));
+        }
+        self.chunk.len() - self.at
+    }
+
     /// The next bytes.
     pub(crate) fn bytes(&mut self) -> &[u8] {
         if self.at < self.chunk.len() {
@@ -218,6 +228,11 @@ mod tests {
         input.put_back(chunk);
         assert_eq!(input.take_all(), b"ij");
         assert!(input.is_empty());
+        input.append(b"klm", &pool);
+        input.consume(1);
+        input.push(b"no");
+        assert_eq!((input.join(), input.bytes()), (4, &b"lmno"[..]));
+        assert_eq!((input.join(), input.take_all()), (4, b"lmno".to_vec()));
         input.append(&[1; 10_000], &pool);
         input.consume(10_000);
         input.release_memory(&pool);

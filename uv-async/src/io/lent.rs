@@ -22,7 +22,7 @@ impl<'a> Lent<'a> {
     }
 
     /// Consumes the first `count` bytes. The rest stays in the stream, for the next read of any
-    /// kind.
+    /// kind, which does not wait: [`lend_more_than`](crate::IoStream::lend_more_than) does.
     pub fn keep_from(mut self, count: usize) {
         self.next = self.next.min(self.chunk.at.saturating_add(count));
     }

@@ -138,6 +138,23 @@ impl<'a, S: Stream, B: Backend> Future for Lend<'a, S, B> {
     }
 }
 
+/// See [`IoStream::lend_more_than`].
+pub(super) struct LendMore<'a, S: Stream, B: Backend> {
+    pub(super) stream: &'a IoStream<S, B>,
+    pub(super) count: usize,
+}
+
+impl<'a, S: Stream, B: Backend> Future for LendMore<'a, S, B> {
+    type Output = io::Result<Lent<'a>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        ready!(self.stream.poll_more_than(self.count, cx))?;
+        let input = &self.stream.received().input;
+        let chunk = input.borrow_mut().take_chunk();
+        Poll::Ready(Ok(Lent::new(input, chunk)))
+    }
+}
+
 /// A read in flight.
 struct Reading<'a, S: Stream, B: Backend, T: IoBufMut> {
     stream: &'a IoStream<S, B>,

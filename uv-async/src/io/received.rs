@@ -114,7 +114,7 @@ impl ReceivedPool {
 }
 
 impl Received {
-    /// Waits until there are bytes in `input`, which has none, or the stream has ended.
+    /// Waits until there are more bytes in `input`, or the stream has ended.
     pub(super) fn poll_more<S: Stream, B: Backend>(
         self: &Rc<Self>,
         rt: &Rt<B>,

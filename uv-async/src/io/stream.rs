@@ -14,7 +14,7 @@ use super::buf::{BufResult, Carried, Done};
 use super::halves::{ReadHalf, WriteHalf};
 use super::input::Chunk;
 use super::lent::Lent;
-use super::reading::{Lend, Read};
+use super::reading::{Lend, LendMore, Read};
 use super::received::{Received, Unread};
 use super::writing::{Write, WriteAll, WriteSlice};
 use crate::Rt;
@@ -230,7 +230,8 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     }
 
     /// Waits for bytes, and lends the runtime's buffer that they are in: empty at the end of the
-    /// stream.
+    /// stream. If bytes were [kept](Lent::keep_from), it lends these without waiting: to wait for the
+    /// rest of a message, use [`lend_more_than`](IoStream::lend_more_than).
     ///
     /// The loop goes on reading afterwards, also if no further read is made. It stops when bytes
     /// arrive before the earlier ones are consumed: then the rest waits in the kernel until a read
@@ -263,6 +264,74 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// No byte is lost.
     pub fn lend(&self) -> impl Future<Output = io::Result<Lent<'_>>> {
         Lend(self)
+    }
+
+    /// Waits until more than `count` bytes have arrived that nothing has consumed, and lends them all:
+    /// for a parser that has found a part of a message. ([`lend`](IoStream::lend) lends what is
+    /// [kept](Lent::keep_from) again, without waiting.) At the end of the stream it lends what there
+    /// is: `count` bytes or fewer.
+    ///
+    /// The bytes are in memory of this process. How long a message may be is the caller's to check.
+    ///
+    /// ```
+    /// use uv_async::{LoopExt, TcpStream};
+    /// use uv_core::Loop;
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// lp.block_on(async |rt| {
+    ///     let (one, other) = TcpStream::pair(&rt)?;
+    ///     rt.spawn_local(async move {
+    ///         one.write_slice(b"first\nsec").await?;
+    ///         uv_async::yield_now().await;
+    ///         one.write_slice(b"ond\n").await
+    ///     });
+    ///     let (mut lines, mut searched) = (Vec::new(), 0);
+    ///     loop {
+    ///         let bytes = other.lend_more_than(searched).await?;
+    ///         match bytes[searched..].iter().position(|byte| *byte == b'\n') {
+    ///             Some(end) => {
+    ///                 let end = searched + end;
+    ///                 lines.push(String::from_utf8_lossy(&bytes[..end]).into_owned());
+    ///                 bytes.keep_from(end + 1);
+    ///                 searched = 0;
+    ///             }
+    ///             None if bytes.len() == searched => break, // The end.
+    ///             None if bytes.len() > 1024 => break, // Too long a line.
+    ///             None => {
+    ///                 searched = bytes.len();
+    ///                 bytes.keep_from(0);
+    ///             }
+    ///         }
+    ///     }
+    ///     assert_eq!(lines, ["first", "second"]);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of the connection. The bytes before it stay for the next read.
+    ///
+    /// # Cancel safety
+    ///
+    /// No byte is lost.
+    pub fn lend_more_than(&self, count: usize) -> impl Future<Output = io::Result<Lent<'_>>> {
+        LendMore { stream: self, count }
+    }
+
+    /// Waits until there are more than `count` bytes in `input`, or the stream has ended.
+    pub(super) fn poll_more_than(
+        &self,
+        count: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.put_front_back(0);
+        let received = self.received();
+        if received.input.borrow_mut().join() > count {
+            return Poll::Ready(Ok(()));
+        }
+        received.poll_more(&self.rt, self.key(), cx)
     }
 
     /// Waits until there are bytes in `input`, or the stream has ended.
