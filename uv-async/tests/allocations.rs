@@ -87,6 +87,38 @@ fn large_reads_and_writes_that_wait() {
     });
 }
 
+/// A writer that is faster than the reader: the loop stops reading and goes on, again and again.
+#[test]
+fn large_lent_reads_and_writes_that_wait() {
+    const SIZE: usize = 4 << 20;
+    every_round(async |rt, round| {
+        let (one, other) = TcpStream::pair(&rt)?;
+        let writer = rt.spawn_local(async move {
+            let mut ours = vec![1; SIZE];
+            loop {
+                let (result, back) = one.write_all(ours).await;
+                if result.is_err() {
+                    return; // The reader is gone.
+                }
+                ours = back;
+            }
+        });
+        loop {
+            let mut left = SIZE / 16;
+            while left > 0 {
+                let count = other.lend().await?.len();
+                left -= count.min(left);
+                // The loop reads more than is taken meanwhile.
+                yield_now().await;
+            }
+            if !round() {
+                writer.abort();
+                return Ok(());
+            }
+        }
+    });
+}
+
 #[test]
 fn lent_reads() {
     every_round(async |rt, round| {

@@ -32,11 +32,12 @@ pub(crate) struct Received {
     /// The task that found no bytes, or [`NO_TASK`], and others. All are woken by the next bytes.
     reader: Cell<u32>,
     others: RefCell<Vec<Waiting>>,
-    /// The number of the reader that the loop has: 0 for none.
-    pushing: Cell<u32>,
+    /// The loop pushes.
+    pushing: Cell<bool>,
+    /// The number of [`Reader`]s: one that was stopped while it ran may end after the next has started.
+    readers: Cell<u32>,
     /// The handle does not keep the loop alive, because the loop pushes.
     unreferenced: Cell<bool>,
-    last_number: Cell<u32>,
     /// Requests with buffers of the program that are in flight: the loop cannot push meanwhile.
     pub(super) requests: Cell<u32>,
     /// How the stream has ended, until a reader has got it.
@@ -49,9 +50,9 @@ impl Default for Received {
             input: RefCell::default(),
             reader: Cell::new(NO_TASK),
             others: RefCell::default(),
-            pushing: Cell::new(0),
+            pushing: Cell::new(false),
+            readers: Cell::new(0),
             unreferenced: Cell::new(false),
-            last_number: Cell::new(0),
             requests: Cell::new(0),
             end: Cell::new(None),
         }
@@ -124,7 +125,7 @@ impl Received {
         if let Some(end) = self.take_end() {
             return Poll::Ready(end);
         }
-        if self.pushing.get() == 0 && self.requests.get() == 0 {
+        if !self.pushing.get() && self.requests.get() == 0 {
             self.start(rt, key)?;
         }
         self.input.borrow_mut().release_memory(rt.memory());
@@ -168,7 +169,7 @@ impl Received {
     /// True while the loop pushes bytes. Then the stream has not ended, and no request is in flight.
     #[inline]
     pub(super) fn is_pushing(&self) -> bool {
-        self.pushing.get() != 0
+        self.pushing.get()
     }
 
     /// True if a reader waits for bytes to be pushed.
@@ -177,8 +178,7 @@ impl Received {
     }
 
     fn start<S: Stream, B: Backend>(self: &Rc<Self>, rt: &Rt<B>, key: S) -> io::Result<()> {
-        let number = self.last_number.get().wrapping_add(1).max(1);
-        let reader = Reader { rt: rt.clone(), received: Rc::clone(self), number };
+        let reader = Reader::new(rt, self);
         rt.with(|lp| {
             key.read_start(lp, move |lp, key, bytes| reader.push(lp, key, bytes))?;
             // A task that waits for the bytes keeps the loop alive. Reading without one does not.
@@ -188,14 +188,13 @@ impl Received {
             }
             io::Result::Ok(())
         })?;
-        self.last_number.set(number);
-        self.pushing.set(number);
+        self.pushing.set(true);
         Ok(())
     }
 
     /// Stops pushing. Bytes that the loop has are for the next reader of the handle.
     pub(super) fn stop<S: Stream, B: Backend>(&self, lp: &mut Loop<B>, key: S) {
-        if self.pushing.replace(0) != 0 {
+        if self.pushing.replace(false) {
             // Fails only if the program has closed the handle.
             let _ = key.read_stop(lp);
         }
@@ -237,13 +236,20 @@ impl Received {
 }
 
 /// The loop's reader. When it is dropped although a task waits for bytes, the task gets an error.
+///
+/// Two words: with the key of the stream it is a callback that needs no allocation, so that reading
+/// can stop and go on for each piece.
 struct Reader<B: Backend> {
     rt: Rt<B>,
     received: Rc<Received>,
-    number: u32,
 }
 
 impl<B: Backend> Reader<B> {
+    fn new(rt: &Rt<B>, received: &Rc<Received>) -> Reader<B> {
+        received.readers.set(received.readers.get() + 1);
+        Reader { rt: rt.clone(), received: Rc::clone(received) }
+    }
+
     #[inline]
     fn push<S: Stream>(&self, lp: &mut Loop<B>, key: S, bytes: io::Result<&[u8]>) {
         let received = &*self.received;
@@ -256,7 +262,7 @@ impl<B: Backend> Reader<B> {
             }
             // Both end the reading.
             end => {
-                received.pushing.set(0);
+                received.pushing.set(false);
                 received.end.set(Some(end.map(drop)));
                 received.reference(lp, key);
             }
@@ -275,8 +281,8 @@ impl<B: Backend> Reader<B> {
 impl<B: Backend> Drop for Reader<B> {
     fn drop(&mut self) {
         let received = &*self.received;
-        if received.pushing.get() == self.number {
-            received.pushing.set(0);
+        received.readers.set(received.readers.get() - 1);
+        if received.readers.get() == 0 && received.pushing.replace(false) {
             received.end.set(Some(Err(lost())));
             received.wake_all(|waiting| waiting.wake_later(&self.rt));
         }
