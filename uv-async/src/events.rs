@@ -54,6 +54,22 @@ impl<T> Queue<T> {
     }
 }
 
+impl<T: 'static> Queue<T> {
+    /// A call that stops the source, unless the program has given it another callback by then.
+    fn stop<B: Backend>(
+        self: &Rc<Self>,
+        stop: impl FnOnce(&mut Loop<B>) -> io::Result<()> + 'static,
+    ) -> impl FnOnce(&mut Loop<B>) + 'static {
+        let queue = Rc::clone(self);
+        move |lp| {
+            if !queue.ended.get() {
+                // Fails only if the program has closed the handle.
+                drop(stop(lp));
+            }
+        }
+    }
+}
+
 /// The callback's share of a queue: its drop ends the queue.
 struct Feed<T>(Rc<Queue<T>>);
 
@@ -140,8 +156,7 @@ impl<B: Backend> Signal<B> {
     /// Gives the handle up, stopped, with the number of signals that were received and not taken.
     pub fn into_key(mut self) -> (uv_core::Signal, usize) {
         let key = self.take_key();
-        // Fails only if the program has closed the handle.
-        self.rt.with_or_defer(move |lp| drop(key.stop(lp)));
+        self.rt.with_or_defer(self.queue.stop(move |lp| key.stop(lp)));
         (key, self.queue.events.borrow().len())
     }
 
@@ -268,8 +283,7 @@ impl<B: Backend> FsEvents<B> {
     /// Gives the handle up, stopped, with the changes that were received and not taken.
     pub fn into_key(mut self) -> (FsEvent, Vec<io::Result<FsChange>>) {
         let key = self.take_key();
-        // Fails only if the program has closed the handle.
-        self.rt.with_or_defer(move |lp| drop(key.stop(lp)));
+        self.rt.with_or_defer(self.queue.stop(move |lp| key.stop(lp)));
         (key, self.queue.events.take().into())
     }
 
@@ -531,9 +545,14 @@ struct Waiting<'a, B: Backend> {
 
 impl<B: Backend> Drop for Waiting<'_, B> {
     fn drop(&mut self) {
-        if self.op.is_pending() && self.op.take().is_none() {
-            let key = self.key;
-            self.rt.with_or_defer(move |lp| drop(key.stop(lp)));
+        if self.op.is_pending() {
+            let (key, mut op) = (self.key, self.op.detach());
+            self.rt.with_or_defer(move |lp| {
+                // With a result the handle has stopped, or it waits for another call by now.
+                if op.take().is_none() {
+                    drop(key.stop(lp));
+                }
+            });
         }
     }
 }

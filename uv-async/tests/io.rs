@@ -401,33 +401,6 @@ fn an_error_of_a_dropped_read_is_for_the_next() {
     });
 }
 
-/// The same for bytes, if the read is dropped where the loop is not lent.
-#[test]
-fn bytes_of_a_read_that_is_dropped_outside_of_tasks_are_for_the_next() {
-    every(|lp| {
-        let rt = Rt::attach(lp);
-        let streams = rt.block_on(lp, async {
-            let (one, other) = TcpStream::pair(&rt)?;
-            one.write_slice(&[1; 8192]).await?;
-            let (result, _) = other.read_exact(vec![0; 8192]).await;
-            result.map(|()| (one, other))
-        });
-        let (one, other) = streams.unwrap().unwrap();
-        let mut read = Box::pin(other.read(vec![0; 64]));
-        rt.enter(lp, || {
-            assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        });
-        drop(read);
-        one.key().try_write(lp, b"late").unwrap();
-        for _ in 0..10 {
-            lp.run(RunMode::NoWait).unwrap();
-        }
-        let (result, bytes) = rt.block_on(lp, other.read(vec![0; 64])).unwrap();
-        assert_eq!(&bytes[..result.unwrap()], b"late");
-        rt.enter(lp, || drop((one, other)));
-    });
-}
-
 #[test]
 fn files_work_names_and_random_bytes() {
     each(async |rt| {
@@ -495,22 +468,6 @@ fn channels_end_with_their_senders() {
         thread.join().unwrap();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>());
         Ok(())
-    });
-}
-
-/// Streams that are dropped where the loop is not lent are closed by the next iteration.
-#[test]
-fn drops_outside_of_tasks_close_too() {
-    every(|lp| {
-        let rt = uv_async::Rt::attach(lp);
-        let streams = rt.block_on(lp, async { TcpStream::pair(&rt) }).unwrap().unwrap();
-        let keys = [streams.0.key(), streams.1.key()];
-        drop(streams);
-        assert!(keys.iter().all(|key| !key.is_closing(lp)));
-        lp.run(uv_core::RunMode::NoWait).unwrap();
-        rt.block_on(lp, async {}).unwrap();
-        lp.run(uv_core::RunMode::NoWait).unwrap();
-        assert!(keys.iter().all(|key| key.is_closing(lp)));
     });
 }
 

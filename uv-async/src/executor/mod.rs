@@ -89,7 +89,8 @@ struct Inner<B: Backend> {
     /// The number of calls of `block_on` under way, of which each but the first is made by the
     /// future of another.
     roots: Cell<u32>,
-    /// Calls that need the loop, made while it was not lent.
+    /// Calls that need the loop, made while it was not lent: for the next pass or
+    /// [`enter`](Rt::enter).
     deferred: RefCell<VecDeque<Deferred<B>>>,
     /// The loop or its handle is gone: tasks cannot run any more.
     detached: Cell<bool>,
@@ -113,7 +114,7 @@ impl Current {
     }
 }
 
-/// A call for the next pass.
+/// A call for the next pass or [`enter`](Rt::enter).
 type Deferred<B> = Box<dyn FnOnce(&mut Loop<B>)>;
 
 /// The owner of the tasks: it lives in the callback of the runtime's async handle, so that the
@@ -237,6 +238,8 @@ impl<B: Backend> Rt<B> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn enter<R>(&self, lp: &mut Loop<B>, f: impl FnOnce() -> R) -> R {
+        // What was dropped before is cancelled and closed before what `f` starts.
+        self.run_deferred(lp);
         self.0.lent.lend(lp, f)
     }
 
@@ -326,8 +329,8 @@ impl<B: Backend> Rt<B> {
         waiting.unwrap_or_default().wake_later(self);
     }
 
-    /// Calls `f` with the loop: now if it is lent, otherwise in the next pass. Not at all once the
-    /// loop is gone.
+    /// Calls `f` with the loop: now if it is lent, otherwise when it is lent next, in the next pass at
+    /// the latest. Not at all once the loop is gone.
     pub(crate) fn with_or_defer(&self, f: impl FnOnce(&mut Loop<B>) + 'static) {
         let mut f = Some(f);
         let done = self.try_with(|lp| {
@@ -370,7 +373,6 @@ impl<B: Backend> Rt<B> {
         let _ended = SetFalse(&inner.in_pass);
         inner.last_iteration.set(inner.metrics.loop_count());
         inner.passes.set(inner.passes.get() + 1);
-        self.run_deferred(lp);
         self.enter(lp, || {
             inner.inbox.spawn_all(self);
             self.poll_ready();

@@ -1,16 +1,16 @@
 //! Listeners.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use uv_core::poll_core::Backend;
-use uv_core::{AcceptRequest, AnyHandle, DefaultBackend};
+use uv_core::{AcceptRequest, AnyHandle, DefaultBackend, is_cancelled};
 
+use super::kept::Kept;
 use super::stream::IoStream;
 use crate::Rt;
 use crate::op::Op;
@@ -21,20 +21,23 @@ use crate::op::Op;
 pub struct IoListener<S: uv_core::Listener, B: Backend = DefaultBackend> {
     rt: Rt<B>,
     key: Option<S>,
-    /// Connections of accepts that were dropped when they were complete.
-    accepted: RefCell<VecDeque<io::Result<IoStream<S, B>>>>,
+    /// What the requests of dropped accepts have accepted.
+    kept: Rc<Kept<io::Result<IoStream<S, B>>>>,
 }
 
 impl<S: uv_core::Listener, B: Backend> IoListener<S, B> {
     /// The listener of a handle that [listens](uv_core::Listener::listen_without_callback)
     /// without a callback. It owns the handle from here on.
     pub fn from_key(rt: &Rt<B>, key: S) -> IoListener<S, B> {
-        IoListener { rt: rt.clone(), key: Some(key), accepted: RefCell::default() }
+        IoListener { rt: rt.clone(), key: Some(key), kept: Rc::default() }
     }
 
     /// Gives the handle up, with the connections that were accepted and not taken.
+    ///
+    /// If an accept was dropped outside of tasks and of [`Rt::enter`], call this inside of one:
+    /// otherwise a connection that arrives until the loop's next iteration is closed.
     pub fn into_key(mut self) -> (S, Vec<IoStream<S, B>>) {
-        let accepted = self.accepted.take().into_iter().filter_map(Result::ok).collect();
+        let accepted = self.kept.take_all().into_iter().filter_map(Result::ok).collect();
         let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
         (key, accepted)
     }
@@ -75,7 +78,7 @@ impl<S: uv_core::Listener, B: Backend> IoListener<S, B> {
     ///
     /// No connection is lost: one that arrives for a dropped accept is for the next one.
     pub async fn accept(&self) -> io::Result<IoStream<S, B>> {
-        if let Some(accepted) = self.accepted.borrow_mut().pop_front() {
+        if let Some(accepted) = self.kept.take() {
             return accepted;
         }
         let mut accepting = self.start()?;
@@ -92,7 +95,7 @@ impl<S: uv_core::Listener, B: Backend> IoListener<S, B> {
                 }
             })
         })?;
-        Ok(Accepting { listener: self, op, request })
+        Ok(Accepting { listener: self, op, request, number: self.kept.begin() })
     }
 
     /// The connections, one after the other. With the feature `stream` it is a stream.
@@ -136,32 +139,54 @@ struct Accepting<'a, S: uv_core::Listener, B: Backend> {
     listener: &'a IoListener<S, B>,
     op: Op<B, io::Result<S>>,
     request: AcceptRequest,
+    number: u32,
 }
 
 impl<S: uv_core::Listener, B: Backend> Accepting<'_, S, B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<IoStream<S, B>>> {
-        let rt = &self.listener.rt;
-        let accepted = std::future::Future::poll(Pin::new(&mut self.op), cx);
+        let IoListener { rt, kept, .. } = self.listener;
+        // First, because it came first. The drop keeps a connection of this request.
+        if let Some(accepted) = kept.take() {
+            return Poll::Ready(accepted);
+        }
+        let accepted = Pin::new(&mut self.op).poll(cx);
+        if accepted.is_pending() {
+            kept.wait(self.number, rt, cx);
+        }
         accepted.map(|accepted| accepted.map(|key| IoStream::from_key(rt, key)))
     }
 }
 
 impl<S: uv_core::Listener, B: Backend> Drop for Accepting<'_, S, B> {
     fn drop(&mut self) {
-        if !self.op.is_pending() {
-            return;
+        let IoListener { rt, kept, .. } = self.listener;
+        let number = self.number;
+        if !self.op.is_pending() || keep(&mut self.op, rt, kept) {
+            return kept.end(number);
         }
-        match self.op.take() {
-            Some(accepted) => {
-                let accepted = accepted.map(|key| IoStream::from_key(&self.listener.rt, key));
-                self.listener.accepted.borrow_mut().push_back(accepted);
+        let (request, kept) = (self.request, Rc::clone(kept));
+        // The request may be complete before the loop is lent: the cell stays until then.
+        let (mut op, inside) = (self.op.detach(), rt.clone());
+        rt.with_or_defer(move |lp| {
+            if !keep(&mut op, &inside, &kept) {
+                drop(request.cancel(lp));
             }
-            None => {
-                let request = self.request;
-                self.listener.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
-            }
-        }
+            kept.end(number);
+        });
     }
+}
+
+/// Keeps the outcome of an accept whose future is gone, if it is complete.
+fn keep<S: uv_core::Listener, B: Backend>(
+    op: &mut Op<B, io::Result<S>>,
+    rt: &Rt<B>,
+    kept: &Kept<io::Result<IoStream<S, B>>>,
+) -> bool {
+    let Some(accepted) = op.take() else { return false };
+    if !accepted.as_ref().is_err_and(is_cancelled) {
+        kept.put(rt, accepted.map(|key| IoStream::from_key(rt, key)));
+    }
+    true
 }
 
 /// The connections of [`IoListener::incoming`].
@@ -191,7 +216,7 @@ impl<S: uv_core::Listener, B: Backend> Incoming<'_, S, B> {
     ///
     /// As [`IoListener::accept`].
     pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<IoStream<S, B>>> {
-        if let Some(accepted) = self.listener.accepted.borrow_mut().pop_front() {
+        if let Some(accepted) = self.listener.kept.take() {
             return Poll::Ready(accepted);
         }
         let accepting = match &mut self.accepting {

@@ -3,6 +3,7 @@
 pub(crate) mod buf;
 mod halves;
 mod input;
+mod kept;
 mod lent;
 mod listener;
 mod memory;

@@ -1,20 +1,22 @@
 //! UDP.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use uv_core::dns::SocketType;
 use uv_core::poll_core::Backend;
 use uv_core::{
     Addresses, DefaultBackend, Handle, IoBuf, IoBufMut, Received, RecvRequest, Udp, UdpBindFlags,
+    is_cancelled,
 };
 
 use super::buf::{BufResult, Carried, Done};
+use super::kept::Kept;
 use crate::Rt;
 use crate::op::Op;
 
@@ -43,8 +45,8 @@ pub type OwnedDatagram = (Received, Box<[u8]>);
 pub struct UdpSocket<B: Backend = DefaultBackend> {
     rt: Rt<B>,
     key: Option<Udp>,
-    /// Datagrams of receives that were dropped when they were complete.
-    kept: RefCell<VecDeque<OwnedDatagram>>,
+    /// What the requests of dropped receives have received.
+    kept: Rc<Kept<io::Result<OwnedDatagram>>>,
 }
 
 impl<B: Backend> UdpSocket<B> {
@@ -100,13 +102,16 @@ impl<B: Backend> UdpSocket<B> {
 
     /// The socket of a handle, which it owns from here on.
     pub fn from_key(rt: &Rt<B>, key: Udp) -> UdpSocket<B> {
-        UdpSocket { rt: rt.clone(), key: Some(key), kept: RefCell::default() }
+        UdpSocket { rt: rt.clone(), key: Some(key), kept: Rc::default() }
     }
 
     /// Gives the handle up, with the datagrams that were received and not taken.
+    ///
+    /// If a receive was dropped outside of tasks and of [`Rt::enter`], call this inside of one:
+    /// otherwise a datagram that arrives until the loop's next iteration is lost.
     pub fn into_key(mut self) -> (Udp, Vec<OwnedDatagram>) {
         let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
-        (key, self.kept.take().into())
+        (key, self.kept.take_all().into_iter().filter_map(Result::ok).collect())
     }
 
     /// The handle, for options that this crate does not wrap: see [`Rt::with`].
@@ -145,26 +150,40 @@ impl<B: Backend> UdpSocket<B> {
     ///
     /// No datagram is lost: one that arrives for a dropped receive is for the next one.
     pub async fn recv_from<T: IoBufMut>(&self, mut buf: T) -> BufResult<Received, T> {
-        if let Some((mut received, bytes)) = self.kept.borrow_mut().pop_front() {
-            let memory = buf.memory();
-            let len = bytes.len().min(memory.len());
-            memory[..len].copy_from_slice(&bytes[..len]);
-            received.truncated |= len < bytes.len();
-            (received.offset, received.len) = (0, len);
-            return (Ok(received), buf);
+        loop {
+            if let Some(kept) = self.kept.take() {
+                return (kept.map(|datagram| copy(datagram, buf.memory())), buf);
+            }
+            let mut receiving = match self.start_receive(buf) {
+                Ok(receiving) => receiving,
+                Err(refused) => return refused,
+            };
+            match poll_fn(|cx| receiving.poll(cx)).await {
+                // Its request was cancelled, because there is a kept datagram.
+                (Err(error), back) if receiving.cancelled && is_cancelled(&error) => buf = back,
+                done => return done,
+            }
         }
-        let (completer, op) = self.rt.op();
+    }
+
+    fn start_receive<T: IoBufMut>(
+        &self,
+        buf: T,
+    ) -> Result<Receiving<'_, B, T>, BufResult<Received, T>> {
+        let (completer, mut op) = self.rt.op();
         let (key, carried) = (self.key(), Carried::new(buf, 0, completer));
         let request = self.rt.with(|lp| {
             key.recv(lp, carried, |lp, _, result, carried: Carried<B, T, Received>| {
                 drop(carried.finish(lp, result.map_err(io::Error::from)));
             })
         });
-        let mut receiving = Receiving { socket: self, op, request: request.as_ref().ok().copied() };
-        if let Err(error) = request {
-            return receiving.op.refused(error);
+        match request {
+            Ok(request) => {
+                let number = self.kept.begin();
+                Ok(Receiving { socket: self, op, request, number, cancelled: false })
+            }
+            Err(error) => Err(op.refused(error)),
         }
-        poll_fn(|cx| Pin::new(&mut receiving.op).poll(cx)).await.into_result()
     }
 
     /// Sends a datagram to an address.
@@ -232,29 +251,73 @@ impl<B: Backend> fmt::Debug for UdpSocket<B> {
     }
 }
 
+/// Copies a kept datagram.
+fn copy((mut received, bytes): OwnedDatagram, memory: &mut [u8]) -> Received {
+    let len = bytes.len().min(memory.len());
+    memory[..len].copy_from_slice(&bytes[..len]);
+    received.truncated |= len < bytes.len();
+    (received.offset, received.len) = (0, len);
+    received
+}
+
 /// A receive in flight.
 struct Receiving<'a, B: Backend, T: IoBufMut> {
     socket: &'a UdpSocket<B>,
     op: Op<B, Done<T, Received>>,
-    request: Option<RecvRequest>,
+    request: RecvRequest,
+    number: u32,
+    /// The request was cancelled to get the buffer back.
+    cancelled: bool,
+}
+
+impl<B: Backend, T: IoBufMut> Receiving<'_, B, T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<BufResult<Received, T>> {
+        let UdpSocket { rt, kept, .. } = self.socket;
+        if let Poll::Ready(done) = Pin::new(&mut self.op).poll(cx) {
+            return Poll::Ready(done.into_result());
+        }
+        if kept.is_empty() {
+            kept.wait(self.number, rt, cx);
+        } else if !self.cancelled {
+            self.cancelled = rt.with(|lp| self.request.cancel(lp)).is_ok();
+        }
+        Poll::Pending
+    }
 }
 
 impl<B: Backend, T: IoBufMut> Drop for Receiving<'_, B, T> {
     fn drop(&mut self) {
-        if !self.op.is_pending() {
-            return;
+        let (rt, kept, number) = (&self.socket.rt, &self.socket.kept, self.number);
+        if !self.op.is_pending() || keep(&mut self.op, rt, kept) {
+            return kept.end(number);
         }
-        match (self.op.take(), self.request) {
-            (Some(done), _) => {
-                if let (Ok(received), mut buf) = done.into_result() {
-                    let bytes = buf.memory()[received.range()].into();
-                    self.socket.kept.borrow_mut().push_back((received, bytes));
-                }
+        let (request, kept) = (self.request, Rc::clone(kept));
+        // The request may be complete before the loop is lent: the cell stays until then.
+        let (mut op, inside) = (self.op.detach(), rt.clone());
+        rt.with_or_defer(move |lp| {
+            if !keep(&mut op, &inside, &kept) {
+                drop(request.cancel(lp));
             }
-            (None, Some(request)) => {
-                self.socket.rt.with_or_defer(move |lp| drop(request.cancel(lp)));
-            }
-            (None, None) => {}
-        }
+            kept.end(number);
+        });
     }
+}
+
+/// Keeps the outcome of a receive whose future is gone, if it is complete.
+fn keep<B: Backend, T: IoBufMut>(
+    op: &mut Op<B, Done<T, Received>>,
+    rt: &Rt<B>,
+    kept: &Kept<io::Result<OwnedDatagram>>,
+) -> bool {
+    let Some(done) = op.take() else { return false };
+    match done.into_result() {
+        (Ok(received), mut buf) => {
+            let bytes = buf.memory()[received.range()].into();
+            kept.put(rt, Ok((received, bytes)));
+        }
+        (Err(error), _) if is_cancelled(&error) => {}
+        // The kernel reports it once.
+        (Err(error), _) => kept.put(rt, Err(error)),
+    }
+    true
 }
