@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use common::{Backend, Runtime, every, serial};
 use uv_async::{Rt, TcpListener, TcpStream, UdpSocket, yield_now};
-use uv_core::{Handle, Loop, RunMode, Stream};
+use uv_core::{Handle, Loop, RunMode, Stream, Tcp, Timer};
 
 /// What should not take that long has failed.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -123,6 +124,79 @@ fn bytes_of_a_read_are_for_the_next() {
         let (result, bytes) = finish(rt, lp, other.read(vec![0; 64]));
         assert_eq!(&bytes[..result.unwrap()], b"late");
     });
+}
+
+/// A key that was given up has a reader until the loop can stop it: what that gets is put back.
+#[test]
+fn bytes_for_a_key_are_for_its_next_reader() {
+    each(|rt, lp| {
+        // A stream that nothing waits for does not keep the loop alive.
+        let alive = Timer::after(lp, Duration::from_secs(3600), |_, _| {});
+        for to_callback in [false, true] {
+            let (one, key) = given_up(rt, lp);
+            one.key().try_write(lp, b"late").unwrap();
+            iterate(lp);
+            one.key().try_write(lp, b"r").unwrap();
+            let got = Rc::new(RefCell::new(Vec::new()));
+            if to_callback {
+                let inside = Rc::clone(&got);
+                key.read_start(lp, move |_, _, bytes| {
+                    inside.borrow_mut().extend_from_slice(bytes.unwrap());
+                })
+                .unwrap();
+                finish(rt, lp, async {
+                    while got.borrow().len() < 5 {
+                        yield_now().await;
+                    }
+                });
+                key.close(lp).unwrap();
+            } else {
+                let again = TcpStream::from_key(rt, key);
+                let (result, bytes) = finish(rt, lp, again.read_exact(vec![0; 5]));
+                result.unwrap();
+                *got.borrow_mut() = bytes;
+            }
+            assert_eq!(*got.borrow(), b"later");
+        }
+        alive.close(lp).unwrap();
+    });
+}
+
+#[test]
+fn an_error_for_a_key_is_for_its_next_reader() {
+    each(|rt, lp| {
+        let alive = Timer::after(lp, Duration::from_secs(3600), |_, _| {});
+        for pulled in [false, true] {
+            let (one, key) = given_up(rt, lp);
+            one.key().close_reset(lp).unwrap();
+            iterate(lp);
+            let again = TcpStream::from_key(rt, key);
+            let result = if pulled {
+                finish(rt, lp, async { again.read(vec![0; 8192]).await.0 })
+            } else {
+                finish(rt, lp, async { again.lend().await.map(|lent| lent.len()) })
+            };
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        }
+        alive.close(lp).unwrap();
+    });
+}
+
+/// A connection, and the key of its other end, which was given up while the loop was reading.
+fn given_up(rt: &Runtime, lp: &mut Loop<Backend>) -> (TcpStream<Backend>, Tcp) {
+    let streams = finish(rt, lp, async {
+        let listener = TcpListener::bind(rt, any())?;
+        let one = TcpStream::connect(rt, listener.local_addr()?).await?;
+        let other = listener.accept().await?;
+        one.write_slice(b"first").await?;
+        assert_eq!(&*other.lend().await?, b"first");
+        io::Result::Ok((one, other))
+    });
+    let (one, other) = streams.unwrap();
+    assert!(other.key().is_active(lp), "the loop goes on reading");
+    let (key, unread) = other.into_key();
+    assert!(unread.bytes.is_empty() && unread.end.is_none());
+    (one, key)
 }
 
 #[test]

@@ -201,6 +201,19 @@ impl Received {
         self.reference(lp, key);
     }
 
+    /// Stops pushing, and puts back what was pushed, for the next reader of the handle.
+    pub(super) fn stop_and_unread<S: Stream, B: Backend>(&self, lp: &mut Loop<B>, key: S) {
+        self.stop(lp, key);
+        let bytes = self.input.borrow_mut().take_all();
+        let failed = self.take_end().and_then(Result::err);
+        // One of the kernel: the program may have stopped the reader.
+        let failed = failed.filter(|error| error.raw_os_error().is_some());
+        if !bytes.is_empty() || failed.is_some() {
+            // Fails if the program has closed the handle, or has replaced the reader.
+            let _ = key.unread(lp, bytes, failed);
+        }
+    }
+
     /// Lets the handle keep the loop alive as before.
     fn reference<S: Stream, B: Backend>(&self, lp: &mut Loop<B>, key: S) {
         if self.unreferenced.replace(false) {

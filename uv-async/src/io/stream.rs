@@ -85,15 +85,17 @@ impl<S: Stream, B: Backend> IoStream<S, B> {
     /// Gives the handle up, with what was received and not read: bytes, and the end of the stream or
     /// the error behind them. What comes later is for the next reader of the handle.
     ///
-    /// Outside of tasks and of [`Rt::enter`], a loop that has been reading stops in its next
-    /// iteration, unless the program has started to read by then: the bytes before that are lost.
+    /// Outside of tasks and of [`Rt::enter`], a loop that has been reading stops when it is lent next,
+    /// in its next iteration at the latest. Until then the handle has a reader; what that gets is put
+    /// [back](Stream::unread).
     pub fn into_key(mut self) -> (S, Unread) {
         let Some(key) = self.key.take() else { unreachable!("the key is there until a drop") };
-        let received = Rc::clone(self.received());
-        self.rt.with_or_defer(move |lp| received.stop(lp, key));
         self.put_front_back(0);
-        let bytes = self.received().input.borrow_mut().take_all();
-        (key, Unread { bytes, end: self.received().take_end() })
+        let received = Rc::clone(self.received());
+        let bytes = received.input.borrow_mut().take_all();
+        let unread = Unread { bytes, end: received.take_end() };
+        self.rt.with_or_defer(move |lp| received.stop_and_unread(lp, key));
+        (key, unread)
     }
 
     /// The handle, for options that this crate does not wrap: see [`Rt::with`]. The loop may be

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use poll_core::{Backend, Token};
 
-use super::input::read;
+use super::input::{read, recv_queue};
 use super::output::{send_file, shutdown, write, write_batch};
 use super::{Flags, ReadRequest, WriteRequest, short_forms};
 use crate::fs::File;
@@ -169,6 +169,43 @@ pub trait Stream: Handle + StreamKey {
         lp.streams.slots.get(self.stream_key()).ok_or_else(error::stale)?;
         read::stop_reading(lp, self.stream_key());
         Ok(())
+    }
+
+    /// Puts bytes back that were read: the next reader gets them before all others. With `failed` it
+    /// gets this error behind them: the kernel reports an error of the connection once.
+    ///
+    /// ```
+    /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
+    ///
+    /// let mut lp = Loop::with_default_backend()?;
+    /// let (one, other) = Tcp::pair(&mut lp)?;
+    /// one.try_write(&mut lp, b"headbody")?;
+    /// other.read_start(&mut lp, move |lp, other, bytes| {
+    ///     let (head, rest) = bytes.unwrap().split_at(4);
+    ///     assert_eq!(head, b"head");
+    ///     // Another part of the program goes on.
+    ///     other.read_stop(lp).unwrap();
+    ///     other.unread(lp, rest.to_vec(), None).unwrap();
+    ///     other.read_start(lp, move |lp, other, bytes| {
+    ///         assert_eq!(bytes.unwrap(), b"body");
+    ///         one.close(lp).and(other.close(lp)).unwrap();
+    ///     }).unwrap();
+    /// })?;
+    /// lp.run(RunMode::Default)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `EALREADY` if the stream is being read, `NotConnected` if it never was connected, `NotFound`
+    /// for a stale key, `InvalidInput` if the stream is closing.
+    fn unread<B: Backend>(
+        self,
+        lp: &mut Loop<B>,
+        bytes: Vec<u8>,
+        failed: Option<io::Error>,
+    ) -> io::Result<()> {
+        recv_queue::unread(lp, self.stream_key(), bytes, failed)
     }
 
     /// Reads once into `buf`. The callback gets the number of bytes, 0 at the end of file, and the

@@ -17,6 +17,7 @@ macro_rules! __list_of_io_cases {
                 read_stop_works_outside_of_callbacks
                 a_stopped_reader_lets_the_loop_sleep
                 data_received_while_stopped_is_kept
+                bytes_that_were_put_back_are_read_first
                 reading_may_restart_in_its_callback
                 buffered_data_is_delivered_without_a_new_event
                 large_transfers_on_many_streams_are_complete

@@ -210,6 +210,51 @@ pub fn data_received_while_stopped_is_kept(lab: &Lab) -> Verdict {
     Ok(())
 }
 
+/// Bytes that were read and put back are for the next reader, whichever way it reads, and so is an
+/// error; both come before what has arrived since.
+pub fn bytes_that_were_put_back_are_read_first(lab: &Lab) -> Verdict {
+    let mut lp = new_loop(lab)?;
+    let (tcp, peer) = connected(&mut lp);
+    let got = Log::default();
+    let start = |lp: &mut Loop| {
+        let gathered = got.clone();
+        let gather = move |_: &mut Loop, _: Tcp, bytes: io::Result<&[u8]>| match bytes {
+            Ok(bytes) => gathered.extend(bytes.iter().copied()),
+            Err(_) => gathered.push(b'!'),
+        };
+        tcp.read_start(lp, gather).unwrap();
+    };
+    start(&mut lp);
+    refused(tcp.unread(&mut lp, b"ab".to_vec(), None), EALREADY, "it is being read");
+    for pulled in [false, true] {
+        send(&peer, b"one");
+        run_until(&mut lp, "the first", |_| got.len() == 3);
+        assert_eq!(got.take(), b"one");
+        tcp.read_stop(&mut lp).unwrap();
+        send(&peer, b"two");
+        run_a_moment(&mut lp);
+        tcp.unread(&mut lp, b"one".to_vec(), None).unwrap();
+        if pulled {
+            let pulled: Vec<u8> = (0..4).flat_map(|_| pull_one(&mut lp, tcp)).collect();
+            assert_eq!(pulled, b"onet");
+            tcp.unread(&mut lp, b"onet".to_vec(), None).unwrap();
+        }
+        start(&mut lp);
+        run_until(&mut lp, "all bytes", |_| got.len() == 6);
+        assert_eq!(got.take(), b"onetwo");
+    }
+    tcp.read_stop(&mut lp).unwrap();
+    let failed = io::ErrorKind::ConnectionReset.into();
+    tcp.unread(&mut lp, b"last".to_vec(), Some(failed)).unwrap();
+    start(&mut lp);
+    run_until(&mut lp, "the error", |_| got.len() == 5);
+    assert_eq!(got.take(), b"last!");
+    assert!(!tcp.is_readable(&lp) && !tcp.is_active(&lp));
+    tcp.close(&mut lp).unwrap();
+    finish(lp);
+    Ok(())
+}
+
 /// Requests the next byte.
 fn pull_one(lp: &mut Loop, tcp: Tcp) -> Vec<u8> {
     let read = Log::default();

@@ -225,14 +225,20 @@ impl<B: Backend> StreamSlot<B> {
 
     /// # Errors
     ///
-    /// `EALREADY` if the stream is being read, `NotConnected` if it is not connected.
-    fn check_readable(&self, requests: &Arena<IoRequest<B>>) -> io::Result<()> {
+    /// `EALREADY` if the stream is being read.
+    pub(super) fn check_not_read(&self, requests: &Arena<IoRequest<B>>) -> io::Result<()> {
         // A cancelled read waits for its operation to end.
         let first = self.reads.first().and_then(|read| requests.get(read));
         let pending = first.is_some_and(|read| !read.cancelled || read.next().is_some());
-        if self.flags.contains(Flags::READING) || pending {
-            return Err(error::already());
-        }
+        let is_read = self.flags.contains(Flags::READING) || pending;
+        if is_read { Err(error::already()) } else { Ok(()) }
+    }
+
+    /// # Errors
+    ///
+    /// `EALREADY` if the stream is being read, `NotConnected` if it is not connected.
+    fn check_readable(&self, requests: &Arena<IoRequest<B>>) -> io::Result<()> {
+        self.check_not_read(requests)?;
         if !self.flags.contains(Flags::READABLE) {
             return Err(error::not_connected());
         }

@@ -13,7 +13,7 @@ use super::read::{READS_PER_EVENT, Reader};
 use crate::event_loop::{Done, Piece};
 use crate::streams::input::read;
 use crate::streams::{self, Flags, StreamSlot, Streams, arm};
-use crate::{Loop, sys};
+use crate::{Loop, error, sys};
 
 /// A result of a receive.
 #[derive(Debug)]
@@ -186,6 +186,29 @@ fn receive_chunk<B: Backend>(lp: &mut Loop<B>, key: Token, chunk: RecvChunk) -> 
         deliver_received(lp, key);
     }
     is_read
+}
+
+/// Puts bytes, and an error behind them, before all that was not read.
+pub(in crate::streams) fn unread<B: Backend>(
+    lp: &mut Loop<B>,
+    key: Token,
+    bytes: Vec<u8>,
+    failed: Option<io::Error>,
+) -> io::Result<()> {
+    let (slot, requests) = lp.streams.open_with_requests(key)?;
+    slot.check_not_read(requests)?;
+    if slot.socket.is_none() {
+        return Err(error::not_connected());
+    }
+    if let Some(error) = failed {
+        slot.recv_queue.push_front(RecvChunk::Failed(error));
+        // Until the error is read.
+        slot.flags |= Flags::READABLE;
+    }
+    if !bytes.is_empty() {
+        slot.recv_queue.push_front(RecvChunk::Kept(bytes, 0));
+    }
+    Ok(())
 }
 
 /// All buffers are lent: the bytes are read by a call, which needs no such buffer, and records
