@@ -204,17 +204,27 @@ pub(crate) unsafe fn check_buffers(buffers: *const uv_buf_t, count: c_uint) -> c
 
 /// Copies a list of buffers into the request, or into new memory if it is long. Null if there is
 /// none.
+#[inline]
 pub(crate) unsafe fn copy_buffers(
     buffers: *const uv_buf_t,
     count: c_uint,
     small: *mut [uv_buf_t; SMALL],
 ) -> *mut uv_buf_t {
-    let count = count as usize;
+    if count == 1 {
+        *small.cast() = *buffers; // Most lists: no call of `memcpy`.
+        return small.cast();
+    }
+    copy_list(buffers, count as usize, small)
+}
+
+unsafe fn copy_list(
+    buffers: *const uv_buf_t,
+    count: usize,
+    small: *mut [uv_buf_t; SMALL],
+) -> *mut uv_buf_t {
     let copy: *mut uv_buf_t =
         if count <= SMALL { small.cast() } else { allocate(count * size_of::<uv_buf_t>()).cast() };
-    if count == 1 {
-        *copy = *buffers; // Most lists: no call of `memcpy`.
-    } else if !copy.is_null() {
+    if !copy.is_null() {
         std::ptr::copy_nonoverlapping(buffers, copy, count);
     }
     copy
