@@ -12,6 +12,7 @@ use uv_core::{Async, Handle as _, Loop, Metrics, RunMode};
 use crate::alloc::{allocate, release};
 use crate::async_handle;
 use crate::backend::{self, CallBackend};
+use crate::descriptors::Places;
 use crate::errors::{code, status};
 use crate::handle::{flags, kind};
 use crate::layout::{uv__queue, uv_handle_t, uv_loop_t, uv_metrics_t, uv_walk_cb};
@@ -42,6 +43,7 @@ pub struct LoopState {
     metrics: Metrics,
     /// The writes that call back after the read callback that runs.
     pub(crate) answers: WrittenInRead,
+    pub(crate) places: Places,
 }
 
 /// The loop of a handle or request.
@@ -167,6 +169,7 @@ pub unsafe extern "C" fn uv_loop_init(c_loop: *mut uv_loop_t) -> c_int {
         holds: false,
         metrics: (*own).metrics(),
         answers: WrittenInRead::new((*own).backend()),
+        places: Places::new(),
     });
     (*c_loop).internal_fields = state;
     queue_init(addr_of_mut!((*c_loop).handle_queue));

@@ -10,6 +10,7 @@ use uv_core::{
     Signal, Tcp, Timer, Tty, Udp,
 };
 
+use crate::descriptors::leave_place;
 use crate::errors::{code, status};
 use crate::event_loop::{
     CoreLoop, core, enter, handle_of, queue_push, queue_remove, sync, uv_default_loop,
@@ -170,6 +171,7 @@ pub unsafe extern "C" fn uv_close(handle: *mut uv_handle_t, callback: Callback<u
 
 /// Releases what the struct of a handle owns.
 unsafe fn before_close(handle: *mut uv_handle_t) {
+    leave_place(handle);
     match (*handle).type_ {
         kind::ASYNC => crate::async_handle::wait_for_senders(handle.cast()),
         kind::NAMED_PIPE => crate::pipe::forget_name(handle.cast()),
@@ -237,38 +239,12 @@ pub(crate) unsafe fn descriptor<T>(handle: *const T) -> Option<c_int> {
         return None;
     }
     let kind = (*handle.cast::<uv_handle_t>()).type_;
-    if matches!(kind, kind::TCP | kind::NAMED_PIPE)
+    if matches!(kind, kind::TCP | kind::NAMED_PIPE | kind::TTY)
         && let Some(standard) = crate::stream::standard_descriptor(handle.cast())
     {
         return Some(standard);
     }
     any(handle).raw_source(core_of(handle)).ok().map(|source| source.fd())
-}
-
-/// True if another handle of the loop waits for events of a descriptor.
-pub(crate) unsafe fn is_watched(c_loop: *mut uv_loop_t, fd: c_int) -> bool {
-    let head = addr_of_mut!((*c_loop).handle_queue);
-    let mut node = (*head).next;
-    while node != head {
-        let handle = handle_of(node);
-        node = (*node).next;
-        let can_watch = matches!(
-            (*handle).type_,
-            kind::TCP | kind::NAMED_PIPE | kind::TTY | kind::UDP | kind::POLL
-        );
-        if can_watch && descriptor(handle) == Some(fd) && is_waiting(handle) {
-            return true;
-        }
-    }
-    false
-}
-
-/// True if a handle waits for events of its descriptor.
-unsafe fn is_waiting(handle: *mut uv_handle_t) -> bool {
-    let is_stream = matches!((*handle).type_, kind::TCP | kind::NAMED_PIPE | kind::TTY);
-    let stream = handle.cast::<uv_stream_t>();
-    uv_is_active(handle) != 0
-        || is_stream && (!(*stream).connect_req.is_null() || (*stream).write_queue_size > 0)
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]

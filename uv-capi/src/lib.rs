@@ -72,6 +72,7 @@ cfg_if::cfg_if! {
         pub mod work;
         pub mod write;
 
+        mod descriptors;
         mod strings;
         mod udp_receive;
     } else {

@@ -10,9 +10,10 @@ use libc::{EACCES, EBADF, EEXIST, EINVAL, ENOBUFS, ENOENT};
 use uv_core::{PendingKind, Pipe, PipeAccess};
 
 use crate::alloc::{copy_string, release};
+use crate::descriptors::{is_watched, take_place};
 use crate::errors::{code, last_error, status};
 use crate::event_loop::core;
-use crate::handle::{core_of, descriptor, is_closing, is_watched, key, kind, loop_of};
+use crate::handle::{core_of, descriptor, is_closing, key, kind, loop_of};
 use crate::layout::*;
 use crate::stream::{begin_connect, end_connect, init_stream, set_pair_flags, take_descriptor};
 use crate::strings::is_buffer;
@@ -62,7 +63,11 @@ pub unsafe extern "C" fn uv_pipe_open(pipe: *mut uv_pipe_t, fd: c_int) -> c_int 
         return -libc::EBUSY;
     }
     match take_descriptor(pipe.cast(), fd) {
-        Ok(owned) => status(key::<Pipe, _>(pipe).open(core_of(pipe), owned)),
+        Ok(owned) => {
+            let result = key::<Pipe, _>(pipe).open(core_of(pipe), owned);
+            take_place(pipe);
+            status(result)
+        }
         Err(error) => error,
     }
 }

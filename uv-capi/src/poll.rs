@@ -7,9 +7,10 @@ use libc::{EBADF, EEXIST, EINVAL};
 use uv_core::poll_core::RawSource;
 use uv_core::{Handle as _, Poll, PollEvents};
 
+use crate::descriptors::{is_watched, take_place};
 use crate::errors::{code, status};
 use crate::event_loop::{core, enter, sync};
-use crate::handle::{core_of, init, is_closing, is_watched, key, kind, loop_of};
+use crate::handle::{core_of, init, is_closing, key, kind, loop_of};
 use crate::layout::{uv_loop_t, uv_poll_cb, uv_poll_t};
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
@@ -58,7 +59,8 @@ pub unsafe extern "C" fn uv_poll_start(
         return -EINVAL;
     }
     let (c_loop, key) = (loop_of(poll), key::<Poll, _>(poll));
-    if !key.is_active(core(c_loop)) && is_watched(c_loop, (*poll).io_watcher[0] as c_int) {
+    let is_active = key.is_active(core(c_loop));
+    if !is_active && is_watched(c_loop, (*poll).io_watcher[0] as c_int) {
         return -EEXIST;
     }
     (*poll).poll_cb = callback;
@@ -71,6 +73,9 @@ pub unsafe extern "C" fn uv_poll_start(
             enter(c_loop, lp, || callback(poll, status, events));
         }
     });
+    if !is_active && result.is_ok() {
+        take_place(poll);
+    }
     sync(c_loop);
     status(result)
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use libc::{EINVAL, ESRCH};
 use uv_core::{Command, PipeFlags, Process, Stdio, disable_stdio_inheritance};
 
+use crate::descriptors::take_place;
 use crate::errors::{code, of_call};
 use crate::event_loop::{core, enter, sync};
 use crate::handle::{any, core_of, init, is_closing, key, kind};
@@ -62,6 +63,7 @@ pub unsafe extern "C" fn uv_spawn(
     sync(c_loop);
     match spawned {
         Ok(()) => {
+            take_places(options);
             (*process).pid = child.pid(core(c_loop)).map_or(0, |pid| pid as c_int);
             0
         }
@@ -126,6 +128,16 @@ unsafe fn one_stdio<'a>(container: &uv_stdio_container_t) -> Result<Stdio<'a>, c
         INHERIT_FD => Ok(Stdio::Descriptor(BorrowedFd::borrow_raw(container.data.fd))),
         INHERIT_STREAM => Ok(Stdio::Stream(any(container.data.stream))),
         _ => Err(-EINVAL),
+    }
+}
+
+/// The new pipes have descriptors.
+unsafe fn take_places(options: &uv_process_options_t) {
+    for index in 0..options.stdio_count.max(0) as usize {
+        let container = &*options.stdio.add(index);
+        if container.flags & KIND == CREATE_PIPE {
+            take_place(container.data.stream);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::ptr::{addr_of_mut, null_mut};
 use libc::{EAGAIN, EBUSY, EINVAL, ENOTCONN};
 use uv_core::{Handle as _, IoBufMut, Listener as _, Pipe, Stream as _, Tcp, Tty};
 
+use crate::descriptors::take_place;
 use crate::errors::{UV_EOF, code, last_error, status};
 use crate::event_loop::{CoreLoop, core, enter, sync};
 use crate::handle::{
@@ -105,6 +106,7 @@ pub(crate) unsafe fn begin_connect(
     (*request).base.type_ = request_kind::CONNECT;
     (*request).handle = stream;
     (*request).cb = callback;
+    take_place(stream);
     (*stream).connect_req = request;
 }
 
@@ -148,6 +150,7 @@ pub unsafe extern "C" fn uv_listen(
         }
         _ => return -EINVAL,
     };
+    take_place(stream);
     sync(c_loop);
     status(result)
 }
@@ -155,7 +158,7 @@ pub unsafe extern "C" fn uv_listen(
 #[cfg_attr(feature = "export", unsafe(no_mangle))]
 pub unsafe extern "C" fn uv_accept(server: *mut uv_stream_t, client: *mut uv_stream_t) -> c_int {
     let lp = core_of(server);
-    match ((*server).base.type_, (*client).base.type_) {
+    let result = match ((*server).base.type_, (*client).base.type_) {
         (kind::NAMED_PIPE, _) if crate::pipe::is_ipc(server) => accept_passed(server, client),
         (kind::TCP, kind::TCP) => {
             status(key::<Tcp, _>(server).accept_into(lp, key::<Tcp, _>(client)))
@@ -164,7 +167,11 @@ pub unsafe extern "C" fn uv_accept(server: *mut uv_stream_t, client: *mut uv_str
             status(key::<Pipe, _>(server).accept_into(lp, key::<Pipe, _>(client)))
         }
         _ => -EINVAL,
+    };
+    if result == 0 {
+        take_place(client);
     }
+    result
 }
 
 /// Opens a handle with a descriptor that was passed over a pipe.
@@ -228,6 +235,7 @@ pub unsafe extern "C" fn uv_read_start(
     if result.is_ok() {
         (*stream).alloc_cb = alloc;
         (*stream).read_cb = read;
+        take_place(stream);
     }
     sync(c_loop);
     status(result)

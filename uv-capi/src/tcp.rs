@@ -7,11 +7,10 @@ use std::time::Duration;
 use libc::{AF_INET, AF_INET6, AF_UNSPEC, EBADF, EBUSY, EEXIST, EINVAL, sockaddr};
 use uv_core::{Handle as _, Keepalive, Tcp, TcpBindFlags};
 
+use crate::descriptors::{is_watched, take_place};
 use crate::errors::{last_error, status};
 use crate::event_loop::{core, queue_remove};
-use crate::handle::{
-    core_of, descriptor, flags, is_closing, is_watched, key, kind, loop_of, uv_close,
-};
+use crate::handle::{core_of, descriptor, flags, is_closing, key, kind, loop_of, uv_close};
 use crate::layout::*;
 use crate::network::{to_address, write_address};
 use crate::stream::{begin_connect, end_connect, init_stream, set_pair_flags, take_descriptor};
@@ -65,7 +64,11 @@ pub unsafe extern "C" fn uv_tcp_open(tcp: *mut uv_tcp_t, fd: c_int) -> c_int {
         return -EINVAL;
     }
     match take_descriptor(tcp, fd) {
-        Ok(socket) => status(key::<Tcp, _>(tcp).open(core_of(tcp), socket)),
+        Ok(socket) => {
+            let result = key::<Tcp, _>(tcp).open(core_of(tcp), socket);
+            take_place(tcp);
+            status(result)
+        }
         Err(error) => error,
     }
 }

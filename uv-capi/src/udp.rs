@@ -14,9 +14,10 @@ use libc::{
 };
 use uv_core::{Destination, Handle as _, IoBuf, Udp, UdpBindFlags};
 
+use crate::descriptors::{has_place, is_watched, take_place};
 use crate::errors::{code, last_error, status};
 use crate::event_loop::{CoreLoop, core, enter, queue_remove, sync};
-use crate::handle::{core_of, descriptor, flags, init, is_closing, is_watched, key, kind, loop_of};
+use crate::handle::{core_of, descriptor, flags, init, is_closing, key, kind, loop_of};
 use crate::layout::*;
 use crate::network::{to_address, write_address};
 use crate::request::kind as request_kind;
@@ -109,6 +110,7 @@ pub unsafe extern "C" fn uv_udp_open_ex(
 pub(crate) unsafe fn open(udp: *mut uv_udp_t, socket: OwnedFd) -> c_int {
     let (key, lp) = (key::<Udp, _>(udp), core_of(udp));
     let result = status(key.open(lp, socket));
+    take_place(udp);
     if key.peer_addr(lp).is_ok() {
         (*udp).base.flags |= flags::UDP_CONNECTED;
     }
@@ -316,6 +318,9 @@ pub unsafe extern "C" fn uv_udp_send(
         });
     sync_queue(udp, core(c_loop));
     sync(c_loop);
+    if !has_place(udp) {
+        take_place(udp);
+    }
     if result.is_err() {
         release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
     }
@@ -469,6 +474,7 @@ pub unsafe extern "C" fn uv_udp_recv_start(
     if result.is_ok() {
         (*udp).alloc_cb = alloc;
         (*udp).recv_cb = receive;
+        take_place(udp);
     }
     sync(c_loop);
     status(result)
