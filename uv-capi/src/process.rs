@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, c_char, c_int, c_uint};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 use libc::{EINVAL, ESRCH};
 use uv_core::{Command, PipeFlags, Process, Stdio, disable_stdio_inheritance};
@@ -71,9 +72,24 @@ pub unsafe extern "C" fn uv_spawn(
     }
 }
 
+/// True in a process with a Python interpreter. uvloop runs Python between `fork` and `execve`
+/// (`preexec_fn`), in a handler of pthread_atfork(3) that only `fork` calls: it expects a libuv
+/// before 1.53.
+fn runs_python() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: reads a string that ends with a NUL, and only looks for the symbol.
+        let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyOS_AfterFork_Child".as_ptr()) };
+        !symbol.is_null()
+    })
+}
+
 unsafe fn command<'a>(options: &uv_process_options_t) -> Command<'a> {
-    // By fork, so that handlers of pthread_atfork(3) run: Python relies on them.
-    let mut command = Command::new(os(options.file)).by_fork();
+    let mut command = Command::new(os(options.file));
+    // As libuv, which has posix_spawn(3) for all but these.
+    if options.flags & (SETUID | SETGID) != 0 || runs_python() {
+        command = command.by_fork();
+    }
     if !options.args.is_null() && !(*options.args).is_null() {
         command = command.arg0(os(*options.args));
         command = strings(options.args.add(1)).fold(command, |command, arg| command.arg(os(arg)));

@@ -32,7 +32,7 @@ async def children():
     sleeper.terminate()
     show("terminated", await sleeper.wait())
     # Python runs between fork and exec here.
-    prepared = await run("echo $VALUE", env={"VALUE": "set"}, cwd="/", preexec_fn=lambda: os.umask(0o77))
+    prepared = await run("echo $VALUE; umask", env={"VALUE": "set"}, cwd="/", preexec_fn=lambda: os.umask(0o77))
     show("prepared", (await prepared.communicate())[0])
     for command in ("/none", "/etc/passwd"):
         try:
