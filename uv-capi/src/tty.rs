@@ -4,13 +4,14 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::{EINVAL, ENOTSUP};
-use uv_core::{Handle as _, HandleKind, Tty, TtyMode, guess_handle};
+use uv_core::{Handle as _, HandleKind, Pipe, Tty, TtyMode, guess_handle};
 
+use crate::descriptors::take_place;
 use crate::errors::{code, status};
-use crate::event_loop::core;
+use crate::event_loop::{core, queue_remove};
 use crate::handle::{core_of, flags, key, kind};
 use crate::layout::{uv_loop_t, uv_tty_t};
-use crate::stream::init_stream;
+use crate::stream::{init_stream, take_descriptor};
 
 /// A descriptor of the caller, for the time of a call.
 struct Borrowed(c_int);
@@ -32,6 +33,12 @@ pub unsafe extern "C" fn uv_tty_init(
     if fd < 0 {
         return -EINVAL;
     }
+    match guess_handle(&Borrowed(fd)) {
+        HandleKind::Tty => {}
+        // As libuv, which refuses what epoll refuses.
+        HandleKind::File | HandleKind::Unknown => return -EINVAL,
+        _ => return open_stream(c_loop, tty, fd),
+    }
     let terminal = match Tty::new(core(c_loop), &Borrowed(fd)) {
         Ok(terminal) => terminal,
         Err(error) => return code(&error),
@@ -42,7 +49,28 @@ pub unsafe extern "C" fn uv_tty_init(
     if own.is_ok_and(|fd| libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK == 0) {
         (*tty).stream.base.flags |= flags::BLOCKING_WRITES;
     }
+    take_place(tty);
     0
+}
+
+/// A terminal handle of a pipe or a socket, whose stream is a pipe's in the loop. Its key serves as a
+/// terminal's, because the loop keeps all streams in one arena.
+unsafe fn open_stream(c_loop: *mut uv_loop_t, tty: *mut uv_tty_t, fd: c_int) -> c_int {
+    let pipe = Pipe::new(core(c_loop));
+    init_stream(c_loop, tty.cast(), kind::TTY, pipe);
+    (*tty).mode = 0;
+    let result = match take_descriptor(tty.cast(), fd) {
+        Ok(owned) => status(pipe.open(core(c_loop), owned)),
+        Err(error) => error,
+    };
+    if result == 0 {
+        take_place(tty);
+    } else {
+        // The handle does not exist: it is not to be closed by the caller.
+        queue_remove(&raw mut (*tty).stream.base.handle_queue);
+        let _ = pipe.close(core(c_loop));
+    }
+    result
 }
 
 #[cfg_attr(feature = "export", unsafe(no_mangle))]

@@ -6,17 +6,20 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
+use std::io::{Read, Write, pipe};
 use std::mem::MaybeUninit;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
 
 use uv_capi::event_loop::*;
-use uv_capi::handle::uv_close;
+use uv_capi::handle::{uv_close, uv_fileno};
 use uv_capi::layout::*;
 use uv_capi::pipe::{uv_pipe_init, uv_pipe_open};
 use uv_capi::poll::{uv_poll_init, uv_poll_start, uv_poll_stop};
 use uv_capi::stream::{uv_read_start, uv_read_stop};
+use uv_capi::tty::{uv_tty_get_winsize, uv_tty_init, uv_tty_set_mode};
+use uv_capi::write::uv_try_write;
 
 const READABLE: c_int = 1;
 
@@ -101,5 +104,43 @@ fn two_handles_do_not_wait_for_one_descriptor() {
         uv_close(first.cast(), None);
         uv_close(stream.cast(), None);
         fixture.end();
+    }
+}
+
+#[test]
+fn terminal_handles_take_pipes_and_sockets() {
+    // SAFETY: the structs are never freed.
+    unsafe {
+        let fixture = Fixture::new();
+        let file = std::fs::File::open("/etc/passwd").unwrap();
+        assert_eq!(uv_tty_init(fixture.c_loop, memory(), file.as_raw_fd(), 0), -libc::EINVAL);
+
+        let (reader, mut writer) = pipe().unwrap();
+        let (mut bytes, fd) = (Vec::<u8>::new(), reader.into_raw_fd());
+        let tty = memory::<uv_tty_t>();
+        assert_eq!(uv_tty_init(fixture.c_loop, tty, fd, 1), 0);
+        (*tty).stream.base.data = (&raw mut bytes).cast::<c_void>();
+        let mut number = -1;
+        assert_eq!((uv_fileno(tty.cast(), &raw mut number), number), (0, fd));
+        let (mut width, mut height) = (0, 0);
+        assert_eq!(uv_tty_get_winsize(tty, &raw mut width, &raw mut height), -libc::ENOTTY);
+        assert_eq!(uv_tty_set_mode(tty, 0), 0);
+        assert_eq!(uv_tty_set_mode(tty, 1), -libc::ENOTTY);
+        assert_eq!(uv_read_start(tty.cast(), Some(allocate), Some(read)), 0);
+        writer.write_all(b"of a pipe").unwrap();
+        drop(writer);
+
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let socket = memory::<uv_tty_t>();
+        assert_eq!(uv_tty_init(fixture.c_loop, socket, ours.into_raw_fd(), 0), 0);
+        let mut text = *b"of a socket";
+        let buffer = uv_buf_t { base: text.as_mut_ptr().cast(), len: text.len() };
+        assert_eq!(uv_try_write(socket.cast(), &raw const buffer, 1), 11);
+        uv_close(socket.cast(), None);
+
+        fixture.end();
+        let mut received = Vec::new();
+        theirs.read_to_end(&mut received).unwrap();
+        assert_eq!((&bytes[..], &received[..]), (&b"of a pipe"[..], &b"of a socket"[..]));
     }
 }
