@@ -108,6 +108,20 @@ unsafe fn write_active_handles(c_loop: *mut uv_loop_t, counted: usize) {
     (*c_loop).active_handles = (*c_loop).active_handles.wrapping_add(change as c_uint);
 }
 
+/// Counts a request in the public field `active_reqs`.
+#[inline]
+pub(crate) unsafe fn begin_request(c_loop: *mut uv_loop_t) {
+    let count = &raw mut (*c_loop).active_reqs[0];
+    *count = (*count).wrapping_add(1);
+}
+
+/// Ends a request that was counted. As libuv, before its callback.
+#[inline]
+pub(crate) unsafe fn end_request(c_loop: *mut uv_loop_t) {
+    let count = &raw mut (*c_loop).active_reqs[0];
+    *count = (*count).wrapping_sub(1);
+}
+
 /// Keeps the loop alive if the program has added to `active_handles`, as libuv would.
 #[inline]
 unsafe fn update_hold(c_loop: *mut uv_loop_t) {

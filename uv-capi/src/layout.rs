@@ -55,7 +55,8 @@ pub struct uv_loop_t {
     pub data: *mut c_void,
     pub active_handles: c_uint,
     pub handle_queue: uv__queue,
-    pub active_reqs: *mut c_void,
+    /// A union: the first word is the number of requests that have not called back.
+    pub active_reqs: [c_uint; 2],
     /// The loop of this library.
     pub internal_fields: *mut crate::event_loop::LoopState,
     pub stop_flag: c_uint,

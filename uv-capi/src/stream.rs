@@ -10,7 +10,7 @@ use uv_core::{Handle as _, IoBufMut, Listener as _, Pipe, Stream as _, Tcp, Tty}
 
 use crate::descriptors::take_place;
 use crate::errors::{UV_EOF, code, last_error, status};
-use crate::event_loop::{CoreLoop, core, enter, sync};
+use crate::event_loop::{CoreLoop, begin_request, core, end_request, enter, sync};
 use crate::handle::{
     any, core_of, descriptor, flags, init, is_closing, key, kind, loop_of, misuse,
 };
@@ -107,6 +107,7 @@ pub(crate) unsafe fn begin_connect(
     (*request).handle = stream;
     (*request).cb = callback;
     take_place(stream);
+    begin_request(loop_of(stream));
     (*stream).connect_req = request;
 }
 
@@ -115,6 +116,7 @@ pub(crate) unsafe fn end_connect(request: *mut uv_connect_t, lp: &mut CoreLoop, 
     let stream = (*request).handle;
     let result = if is_closing(stream) { -libc::ECANCELED } else { result };
     (*stream).connect_req = null_mut();
+    end_request(loop_of(stream));
     sync_queue_size(stream, lp);
     if let Some(callback) = (*request).cb {
         enter(loop_of(stream), lp, || callback(request, result));
@@ -308,6 +310,7 @@ pub unsafe extern "C" fn uv_shutdown(
     let end = move |lp: &mut CoreLoop, result: io::Result<()>| {
         (*stream).base.flags &= !flags::SHUTTING;
         (*stream).shutdown_req = null_mut();
+        end_request(c_loop);
         let result = status(result);
         if let Some(callback) = (*request).cb {
             enter(c_loop, lp, || callback(request, result));
@@ -322,6 +325,7 @@ pub unsafe extern "C" fn uv_shutdown(
         (*request).cb = callback;
         (*stream).shutdown_req = request;
         (*stream).base.flags |= flags::SHUTTING;
+        begin_request(c_loop);
     }
     status(result)
 }

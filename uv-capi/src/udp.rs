@@ -16,7 +16,7 @@ use uv_core::{Destination, Handle as _, IoBuf, Udp, UdpBindFlags};
 
 use crate::descriptors::{has_place, is_watched, take_place};
 use crate::errors::{code, last_error, status};
-use crate::event_loop::{CoreLoop, core, enter, queue_remove, sync};
+use crate::event_loop::{CoreLoop, begin_request, core, end_request, enter, queue_remove, sync};
 use crate::handle::{core_of, descriptor, flags, init, is_closing, key, kind, loop_of};
 use crate::layout::*;
 use crate::network::{to_address, write_address};
@@ -321,7 +321,9 @@ pub unsafe extern "C" fn uv_udp_send(
     if !has_place(udp) {
         take_place(udp);
     }
-    if result.is_err() {
+    if result.is_ok() {
+        begin_request(c_loop);
+    } else {
         release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
     }
     status(result)
@@ -351,6 +353,7 @@ unsafe fn destination(udp: *mut uv_udp_t, address: *const sockaddr) -> Result<De
 unsafe fn end_send(request: *mut uv_udp_send_t, lp: &mut CoreLoop, result: io::Result<()>) {
     let udp = (*request).handle;
     sync_queue(udp, lp);
+    end_request(loop_of(udp));
     release_buffers((*request).bufs, addr_of_mut!((*request).bufsml));
     (*request).bufs = null_mut();
     let result = status(result);

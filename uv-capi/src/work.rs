@@ -7,7 +7,7 @@ use libc::{E2BIG, EBUSY, ECANCELED, EINVAL};
 use uv_core::{WorkError, WorkKind, WorkRequest};
 
 use crate::errors::{code, status};
-use crate::event_loop::{CoreLoop, core, enter};
+use crate::event_loop::{CoreLoop, begin_request, core, end_request, enter};
 use crate::layout::*;
 use crate::request::kind;
 
@@ -37,12 +37,16 @@ pub(crate) unsafe fn queue<T: 'static>(
     let queued = core(c_loop).queue_work_kind(
         kind,
         move || work(shared.get()),
-        move |lp, result| done(lp, matches!(result, Err(WorkError::Cancelled))),
+        move |lp, result| {
+            end_request(c_loop);
+            done(lp, matches!(result, Err(WorkError::Cancelled)));
+        },
     );
     match queued {
         Ok(key) => {
             const { assert!(size_of::<WorkRequest>() == 8) };
             (*request.cast::<uv_req_t>()).reserved[0] = transmute_copy(&key);
+            begin_request(c_loop);
             0
         }
         Err(error) => code(&error),

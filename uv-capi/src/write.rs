@@ -16,7 +16,7 @@ use uv_core::{IoBuf, Pipe, Stream as _, Tcp, Tty, WriteRequest};
 use crate::alloc::{allocate, release};
 use crate::backend::CallBackend;
 use crate::errors::{code, status};
-use crate::event_loop::{CoreLoop, core, enter, enter_with};
+use crate::event_loop::{CoreLoop, begin_request, core, end_request, enter, enter_with};
 use crate::handle::{any, core_of, descriptor, is_closing, key, kind, loop_of, misuse};
 use crate::layout::*;
 use crate::request::kind as request_kind;
@@ -101,6 +101,7 @@ pub(crate) unsafe fn read(c_loop: *mut uv_loop_t, lp: &mut CoreLoop, callback: i
 /// Calls back the writes of a read callback.
 unsafe fn call_back(c_loop: *mut uv_loop_t, lp: &mut CoreLoop) {
     while let Some(request) = written_in_read(c_loop).pop() {
+        end_request(c_loop);
         if let Some(callback) = (*request).cb {
             enter(c_loop, lp, || callback(request, (*request).error));
         }
@@ -146,6 +147,7 @@ unsafe fn write_at_once(request: *mut uv_write_t, stream: *mut uv_stream_t) -> R
     (*request).base.reserved[WRITTEN] = written as u64;
     (*request).bufs = null_mut();
     written_in_read(c_loop).push(request);
+    begin_request(c_loop);
     Ok(true)
 }
 
@@ -339,6 +341,7 @@ pub unsafe extern "C" fn uv_write2(
             const { assert!(size_of::<WriteRequest>() == 8) };
             (*request).base.reserved[0] = transmute_copy(&write);
             *queued_writes(stream) += 1;
+            begin_request(c_loop);
             0
         }
         Err(error) => {
@@ -352,6 +355,7 @@ pub unsafe extern "C" fn uv_write2(
 unsafe fn written(request: *mut uv_write_t, lp: &mut CoreLoop, result: io::Result<()>) {
     let stream = (*request).handle;
     *queued_writes(stream) -= 1;
+    end_request(loop_of(stream));
     // Only `uv_write` adds to an empty queue, and it counts what it adds.
     if (*stream).write_queue_size != 0 {
         sync_queue_size(stream, lp);
