@@ -7,9 +7,11 @@ use poll_core::{Backend, BoxedBackend, Interest, Mode, RawSource, Readiness, Wak
 use crate::support::limits::{
     leaks_no_descriptor, open_descriptors, with_few_descriptors, without_descriptors,
 };
+#[cfg(unix)]
+use crate::support::observe::lasts;
 use crate::support::observe::{
-    A, B, C, SHORT, SOON, await_ready, deregister, lasts, modify, quiet, ready_of, register,
-    try_register, wait_for, wait_once,
+    A, B, C, SHORT, SOON, await_ready, deregister, modify, quiet, ready_of, register, try_register,
+    wait_for, wait_once,
 };
 #[cfg(unix)]
 use crate::support::operations::is_cancelled;
