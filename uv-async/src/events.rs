@@ -438,7 +438,7 @@ impl<B: Backend> Child<B> {
     ///
     /// # Errors
     ///
-    /// `ECHILD` if other code has reaped the child.
+    /// `ECHILD` if other code has reaped the child; `NotFound` in later calls.
     ///
     /// # Cancel safety
     ///
@@ -446,6 +446,10 @@ impl<B: Backend> Child<B> {
     pub async fn wait(&mut self) -> io::Result<Exit> {
         if let Some(status) = self.status {
             return Ok(status);
+        }
+        if !self.exit.is_pending() {
+            let why = "an earlier wait for this child has failed";
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         let status = poll_fn(|cx| Pin::new(&mut self.exit).poll(cx)).await?;
         self.status = Some(status);

@@ -236,3 +236,19 @@ fn halves_read_and_write() {
         std::fs::remove_file(&path)
     });
 }
+
+/// A child that other code has reaped: each wait ends.
+#[test]
+fn every_wait_for_a_lost_child_ends() {
+    each(async |rt| {
+        let mut child = Child::spawn(&rt, &Command::new("true"))?;
+        let pid = child.id()? as i32;
+        // SAFETY: no memory is passed.
+        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, pid);
+        let first = child.wait().await.unwrap_err();
+        assert_eq!(first.raw_os_error(), Some(libc::ECHILD));
+        let second = rt.timeout(Duration::from_secs(10), child.wait()).await.expect("it ends");
+        assert_eq!(second.unwrap_err().kind(), io::ErrorKind::NotFound);
+        Ok(())
+    });
+}
