@@ -1,4 +1,4 @@
-//! Which handle of a loop waits for events of a descriptor, as libuv's table `watchers` tells it.
+//! The handle of a loop that waits for events of a descriptor, as libuv's table `watchers` has it.
 //!
 //! Two handles of a loop cannot wait for the same descriptor. A handle takes the place of its
 //! descriptor when it gets one that it may wait for, or begins to wait, and leaves it when it is

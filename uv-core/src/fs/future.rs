@@ -1,7 +1,7 @@
 //! Operations as futures: performed by a pool, without a loop.
 //!
 //! The future and the job of the pool share a [`Handover`]. The action is in it until a thread takes
-//! it to perform it, and again when it is complete. So whoever drops its side first leaves the action
+//! it to perform it, and again when it is complete. So the side that is dropped first leaves the action
 //! to the other.
 
 use std::fmt;

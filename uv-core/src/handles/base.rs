@@ -470,7 +470,7 @@ pub trait Handle: Copy + Into<AnyHandle> + Sealed + 'static {
         close(self.into(), lp, Some(callback))
     }
 
-    /// Calls `callback` when the handle is closed, whoever closes it: the program, an error, a
+    /// Calls `callback` when the handle is closed, for any reason: the program, an error, a
     /// [`finish`](crate::Stream::finish) that ends. So there is one place to forget a connection.
     ///
     /// It runs once, in the closing phase, after the callbacks of requests that the close has

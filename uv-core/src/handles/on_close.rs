@@ -1,4 +1,4 @@
-//! Callbacks that run when a handle is closed, whoever closes it.
+//! Callbacks that run when a handle is closed, for any reason.
 //!
 //! They are in a table beside the handles, because few handles have one: a handle without one pays
 //! nothing in its slot.

@@ -21,14 +21,12 @@ pub trait StreamKey: Sized {
     fn from_stream_key<B: Backend>(lp: &Loop<B>, key: Token) -> Self;
 }
 
-/// The operations of all streams: [`Tcp`](crate::Tcp), [`Pipe`](crate::Pipe) and
-/// [`Tty`](crate::Tty).
+/// The operations of all streams: [`Tcp`](crate::Tcp), [`Pipe`](crate::Pipe), [`Tty`](crate::Tty).
 ///
-/// A [`Listener`](crate::Listener) listens for connections; other streams are one. Reading is either *pushed*, from
-/// [`read_start`](Stream::read_start) on, or *pulled* by [`read`](Stream::read), one request
-/// at a time. Writes are queued in order and own their buffers. None of these calls runs a
-/// callback inline: the callback of a request that completes immediately runs in the pending
-/// phase.
+/// A [`Listener`](crate::Listener) listens for connections; other streams are one. Reading is either
+/// *pushed*, from [`read_start`](Stream::read_start) on, or *pulled* by [`read`](Stream::read), one
+/// request at a time. Writes are queued in order and own their buffers. None of these calls runs a
+/// callback inline: that of a request that completes immediately runs in the pending phase.
 ///
 /// ```
 /// use uv_core::{Handle, Loop, RunMode, Stream, Tcp};
