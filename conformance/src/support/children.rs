@@ -35,10 +35,24 @@ pub(crate) fn each_way(command: Command<'_>) -> Vec<Command<'_>> {
     vec![command, by_signal, by_fork, by_posix_spawn]
 }
 
+/// `ERROR_INTERNAL_ERROR`: a busy Wine 8 reports it now and then for a new process that has ended
+/// before its first instruction. Windows does not document it for `CreateProcess`.
+const DIED_IN_WINE: i32 = 1359;
+
 /// Starts a child. Its handle logs the exit and closes.
 #[track_caller]
 pub(crate) fn spawn(lp: &mut Loop, command: &Command<'_>, ends: &Log<Exit>) -> Process {
-    try_spawn(lp, command, ends).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    let mut spawned = try_spawn(lp, command, ends);
+    for _ in 0..3 {
+        match &spawned {
+            Err(error) if cfg!(windows) && error.raw_os_error() == Some(DIED_IN_WINE) => {
+                eprintln!("{command:?}: {error}, once more");
+                spawned = try_spawn(lp, command, ends);
+            }
+            _ => break,
+        }
+    }
+    spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 /// Starts a child that may fail to start.
