@@ -485,6 +485,14 @@ pub(super) fn schedule_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     }
 }
 
+/// As [`schedule_callbacks`], but in the next iteration: a socket whose send
+/// callbacks send again must not starve other handles, such as the receiver.
+fn schedule_callbacks_next_iteration<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
+    if lp.udps.claim_send_callbacks(udp) {
+        lp.defer_to_next_iteration(move |lp| run_scheduled_callbacks(lp, udp));
+    }
+}
+
 fn run_scheduled_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     if let Some(slot) = lp.udps.slots.get_mut(udp.0) {
         slot.sends.completion_scheduled = false;
@@ -515,9 +523,8 @@ pub(crate) fn run_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp) {
     });
 }
 
-/// Ends [`run_callbacks`], also after a panic: schedules the completions that are left, or that
-/// callbacks have added. They wait for the next round of the pending phase, which has few, so that a
-/// socket whose callbacks send again does not starve other handles, such as the receiver.
+/// Ends [`run_callbacks`], also after a panic: schedules the
+/// completions that are left, or that callbacks have added, for the next iteration.
 fn end_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp, corked: bool) {
     if corked {
         uncork(lp, udp);
@@ -526,7 +533,7 @@ fn end_callbacks<B: Backend>(lp: &mut Loop<B>, udp: Udp, corked: bool) {
         Some(slot) => slot.sends.completing = false,
         None => exchange::note(),
     }
-    schedule_callbacks(lp, udp);
+    schedule_callbacks_next_iteration(lp, udp);
 }
 
 #[cfg(test)]
